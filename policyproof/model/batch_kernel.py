@@ -37,8 +37,8 @@ FSINH, FCOSH, FTANH = (int(Op[name]) for name in ("FSINH", "FCOSH", "FTANH"))
 LIMIT = INTEGER_LIMIT
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def run_block(code, integers, floats, flags):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_block(code, integers, floats, flags):
     """Run a tape over one block: `integers[register, state]` and `floats`, its view as float64."""
     for k in range(code.shape[0]):
         op, t, a, b, c = code[k, 0], code[k, 1], code[k, 2], code[k, 3], code[k, 4]
@@ -50,8 +50,8 @@ def run_block(code, integers, floats, flags):  # type: ignore[no-untyped-def]
             _function(op, integers, floats, t, a, b)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")  # type: ignore[untyped-decorator]
-def _integer_instruction(op, rt, ra, rb, rc, flags):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+def _integer_instruction(op, rt, ra, rb, rc, flags):
     if op == AND:
         for j in range(BLOCK):
             rt[j] = ra[j] & rb[j]
@@ -107,8 +107,8 @@ def _integer_instruction(op, rt, ra, rb, rc, flags):  # type: ignore[no-untyped-
         _checked_instruction(op, rt, ra, rb, flags)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")  # type: ignore[untyped-decorator]
-def _checked_instruction(op, rt, ra, rb, flags):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+def _checked_instruction(op, rt, ra, rb, flags):
     # Arguments are within 2**62, so a sum fits in 64 bits; a product is judged by its size as a float.
     for j in range(BLOCK):
         if op == IADD_CHECKED:
@@ -126,8 +126,8 @@ def _checked_instruction(op, rt, ra, rb, flags):  # type: ignore[no-untyped-def]
         rt[j] = value
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")  # type: ignore[untyped-decorator]
-def _float_instruction(op, integers, floats, t, a, b, c):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+def _float_instruction(op, integers, floats, t, a, b, c):
     rt, ra, rb, rc = floats[t], floats[a], floats[b], floats[c]
     truth = integers[t]
     if op == FADD:
@@ -169,8 +169,8 @@ def _float_instruction(op, integers, floats, t, a, b, c):  # type: ignore[no-unt
             rt[j] = rb[j] if condition[j] != 0 else rc[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")  # type: ignore[untyped-decorator]
-def _function(op, integers, floats, t, a, b):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+def _function(op, integers, floats, t, a, b):
     for j in range(BLOCK):
         x = floats[a, j]
         if op == INT_TO_FLOAT:
@@ -187,8 +187,8 @@ def _function(op, integers, floats, t, a, b):  # type: ignore[no-untyped-def]
             floats[t, j] = real_function(op, x, floats[b, j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="never")  # type: ignore[untyped-decorator]
-def real_function(op, x, y):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy", inline="never")
+def real_function(op, x, y):
     """One real function at one point; 0 where it is undefined.  Shared with the box kernel."""
     result = 0.0
     if op == FSQRT:
@@ -222,15 +222,15 @@ def real_function(op, x, y):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def prepare(constants, variable_count, integers):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def prepare(constants, variable_count, integers):
     """Fill the registers of the constants; they are never overwritten."""
     for k in range(constants.shape[0]):
         integers[variable_count + k, :] = constants[k]
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _evaluate(code, register_count, variable_count, constants, roots, states, results, flags, threads):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _evaluate(code, register_count, variable_count, constants, roots, states, results, flags, threads):
     count = states.shape[0]
     blocks = (count + BLOCK - 1) // BLOCK
     for thread in prange(threads):

@@ -83,31 +83,31 @@ _jit = njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_jit
-def down(x):  # type: ignore[no-untyped-def]
+def down(x):
     return np.nextafter(x, -np.inf)
 
 
 @_jit
-def up(x):  # type: ignore[no-untyped-def]
+def up(x):
     return np.nextafter(x, np.inf)
 
 
 @_jit
-def _add_lower(x, y):  # type: ignore[no-untyped-def]
+def _add_lower(x, y):
     if x <= -INFINITE or y <= -INFINITE:
         return -INFINITE
     return min(x + y, INFINITE)
 
 
 @_jit
-def _add_upper(x, y):  # type: ignore[no-untyped-def]
+def _add_upper(x, y):
     if x >= INFINITE or y >= INFINITE:
         return INFINITE
     return max(x + y, -INFINITE)
 
 
 @_jit
-def _multiply(x, y):  # type: ignore[no-untyped-def]
+def _multiply(x, y):
     """A product of two ends; anything beyond the limit is infinite."""
     if x == 0 or y == 0:
         return 0
@@ -117,7 +117,7 @@ def _multiply(x, y):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _to_float_down(x):  # type: ignore[no-untyped-def]
+def _to_float_down(x):
     if x <= -INFINITE:
         return -np.inf
     value = float(x)
@@ -125,7 +125,7 @@ def _to_float_down(x):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _to_float_up(x):  # type: ignore[no-untyped-def]
+def _to_float_up(x):
     if x >= INFINITE:
         return np.inf
     value = float(x)
@@ -133,7 +133,7 @@ def _to_float_up(x):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _to_int(x):  # type: ignore[no-untyped-def]
+def _to_int(x):
     """A rounded float as an integer end."""
     if x >= 4.0e18:
         return INFINITE
@@ -143,13 +143,13 @@ def _to_int(x):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _real_product(x, y):  # type: ignore[no-untyped-def]
+def _real_product(x, y):
     # 0 times an infinite end is 0: the end is never reached.
     return 0.0 if x == 0.0 or y == 0.0 else x * y
 
 
 @_jit
-def forward(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
+def forward(op, t, a, b, c, lo, hi, flo, fhi):
     """Compute the interval of one instruction's result from those of its arguments."""
     if op < FADD:
         forward_integer(op, t, a, b, c, lo, hi)
@@ -158,7 +158,7 @@ def forward(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def forward_integer(op, t, a, b, c, lo, hi):  # type: ignore[no-untyped-def]
+def forward_integer(op, t, a, b, c, lo, hi):
     la, ha, lb, hb = lo[a], hi[a], lo[b], hi[b]
     if op == AND:
         lo[t], hi[t] = la & lb, ha & hb
@@ -213,7 +213,7 @@ def forward_integer(op, t, a, b, c, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _floor_division(t, la, ha, lb, hb, lo, hi):  # type: ignore[no-untyped-def]
+def _floor_division(t, la, ha, lb, hb, lo, hi):
     if lb == hb and lb != 0 and la > -INFINITE and ha < INFINITE:
         p, q = la // lb, ha // lb
         lo[t], hi[t] = min(p, q), max(p, q)
@@ -226,7 +226,7 @@ def _floor_division(t, la, ha, lb, hb, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _remainder(t, la, ha, lb, hb, lo, hi):  # type: ignore[no-untyped-def]
+def _remainder(t, la, ha, lb, hb, lo, hi):
     if lb == hb and la == ha and lb != 0 and abs(la) < INFINITE:
         lo[t] = la % lb
         hi[t] = lo[t]
@@ -238,7 +238,7 @@ def _remainder(t, la, ha, lb, hb, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def forward_real(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
+def forward_real(op, t, a, b, c, lo, hi, flo, fhi):
     la, ha, lb, hb = flo[a], fhi[a], flo[b], fhi[b]
     if op == INT_TO_FLOAT:
         flo[t], fhi[t] = _to_float_down(lo[a]), _to_float_up(hi[a])
@@ -304,13 +304,13 @@ def forward_real(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-d
 
 
 @_jit
-def _widen(low, high):  # type: ignore[no-untyped-def]
+def _widen(low, high):
     """The assumed accuracy of the C library, outward; tiny results get an absolute margin."""
     return low - LIBRARY_ULPS * 2.3e-16 * abs(low) - 1e-300, high + LIBRARY_ULPS * 2.3e-16 * abs(high) + 1e-300
 
 
 @_jit
-def function_image(op, la, ha, lb, hb):  # type: ignore[no-untyped-def]
+def function_image(op, la, ha, lb, hb):
     """The image of [la, ha] (and the second argument [lb, hb]) under a real function."""
     if op == FSIN or op == FCOS:
         return _wave(op, la, ha)
@@ -353,7 +353,7 @@ def function_image(op, la, ha, lb, hb):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _wave(op, la, ha):  # type: ignore[no-untyped-def]
+def _wave(op, la, ha):
     """sin or cos over an interval: its values at the ends, and ±1 where a crest may lie inside."""
     if not (ha - la < 6.28 and abs(la) < 1e8 and abs(ha) < 1e8):
         return -1.0, 1.0
@@ -373,7 +373,7 @@ def _wave(op, la, ha):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _power(la, ha, lb, hb):  # type: ignore[no-untyped-def]
+def _power(la, ha, lb, hb):
     if lb != hb:
         return -np.inf, np.inf
     whole = lb == math.floor(lb)
@@ -387,7 +387,7 @@ def _power(la, ha, lb, hb):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def backward(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
+def backward(op, t, a, b, c, lo, hi, flo, fhi):
     """Narrow the arguments of one instruction to what its result, as required, allows."""
     if op == AND:
         if lo[t] == 1:
@@ -451,19 +451,19 @@ def backward(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _narrow(register, low, high, lo, hi):  # type: ignore[no-untyped-def]
+def _narrow(register, low, high, lo, hi):
     lo[register], hi[register] = max(lo[register], low), min(hi[register], high)
 
 
 @_jit
-def _require_order(a, b, gap, lo, hi):  # type: ignore[no-untyped-def]
+def _require_order(a, b, gap, lo, hi):
     """a + gap <= b"""
     hi[a] = min(hi[a], _add_upper(hi[b], -gap))
     lo[b] = max(lo[b], _add_lower(lo[a], gap))
 
 
 @_jit
-def _require_different(a, b, lo, hi):  # type: ignore[no-untyped-def]
+def _require_different(a, b, lo, hi):
     """a != b, where b is a single value at an end of a."""
     if lo[b] == hi[b]:
         if lo[a] == lo[b]:
@@ -473,7 +473,7 @@ def _require_different(a, b, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _divide(x, y, t, lo, hi):  # type: ignore[no-untyped-def]
+def _divide(x, y, t, lo, hi):
     """x * y = t with a single nonzero value of y."""
     factor = lo[y]
     if factor != hi[y] or factor == 0 or abs(factor) >= INFINITE:
@@ -487,14 +487,14 @@ def _divide(x, y, t, lo, hi):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def _narrow_real(register, low, high, flo, fhi):  # type: ignore[no-untyped-def]
+def _narrow_real(register, low, high, flo, fhi):
     # Comparisons with NaN are false, so an undefined bound narrows nothing.
     flo[register] = max(flo[register], low)
     fhi[register] = min(fhi[register], high)
 
 
 @_jit
-def _backward_real(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped-def]
+def _backward_real(op, t, a, b, c, lo, hi, flo, fhi):
     if op == FLE or op == FLT:
         if lo[t] == 1:
             _narrow_real(a, flo[a], fhi[b], flo, fhi)
@@ -530,15 +530,15 @@ def _backward_real(op, t, a, b, c, lo, hi, flo, fhi):  # type: ignore[no-untyped
 
 
 @_jit
-def _divide_real(x, y, t, flo, fhi):  # type: ignore[no-untyped-def]
+def _divide_real(x, y, t, flo, fhi):
     """x * y = t with y bounded away from zero."""
     if flo[y] > 0.0 or fhi[y] < 0.0:
         p, q, r, s = flo[t] / flo[y], flo[t] / fhi[y], fhi[t] / flo[y], fhi[t] / fhi[y]
         _narrow_real(x, down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s))), flo, fhi)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _evaluate(code, count, variables, constants, roots, box_lower, box_upper, lower, upper, threads):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def _evaluate(code, count, variables, constants, roots, box_lower, box_upper, lower, upper, threads):
     boxes = box_lower.shape[0]
     for thread in prange(threads):
         lo, hi = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)

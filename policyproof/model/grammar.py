@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
 
 from policyproof.model.automata import Model, location_variable
 from policyproof.model.expressions import (
@@ -126,7 +125,7 @@ class _Parser:
             if match is None:
                 while self.text[position].isspace():
                     position += 1
-                self.fail(f"unexpected character {self.text[position]!r}", position)
+                raise self.error(f"unexpected character {self.text[position]!r}", position)
             kind = match.lastgroup or "end"
             text = match[kind]
             if kind == "name" and text in _WORDS and text not in self.model.variable_by_name:
@@ -135,12 +134,12 @@ class _Parser:
             position = match.end()
         return tokens
 
-    def fail(self, message: str, start: int) -> NoReturn:
+    def error(self, message: str, start: int) -> InvalidInput:
         # A text with line breaks is shown by the line of the error.
         line_start = self.text.rfind("\n", 0, start) + 1
         line = self.text[line_start:].split("\n", 1)[0]
         pointer = " " * (start - line_start) + "^"
-        raise InvalidInput(f"{message}, at column {start - line_start + 1}:\n  {line}\n  {pointer}")
+        return InvalidInput(f"{message}, at column {start - line_start + 1}:\n  {line}\n  {pointer}")
 
     @property
     def next(self) -> _Token:
@@ -157,14 +156,14 @@ class _Parser:
     def need(self, symbol: str) -> _Token:
         if not self.at(symbol):
             found = f"{self.next.text!r}" if self.next.kind != "end" else "the end"
-            self.fail(f"expected {symbol!r}, found {found}", self.next.start)
+            raise self.error(f"expected {symbol!r}, found {found}", self.next.start)
         return self.take()
 
     def whole(self) -> tuple[Item | _Location, int]:
         start = self.next.start
         item = self.choice()
         if self.next.kind != "end":
-            self.fail(f"unexpected {self.next.text!r}", self.next.start)
+            raise self.error(f"unexpected {self.next.text!r}", self.next.start)
         return item, start
 
     # What an item may be used as
@@ -174,11 +173,11 @@ class _Parser:
         if isinstance(item, Atom):
             return item.expression
         if isinstance(item, _Location):
-            self.fail("a location must be compared: @automaton = location", start)
+            raise self.error("a location must be compared: @automaton = location", start)
         if isinstance(item, tuple):
-            self.fail("an array needs an index here", start)
+            raise self.error("an array needs an index here", start)
         if not isinstance(item, Expression):
-            self.fail("a temporal formula cannot stand inside an expression", start)
+            raise self.error("a temporal formula cannot stand inside an expression", start)
         return item
 
     def formula(self, item_and_start: tuple[Item | _Location, int]) -> Formula:
@@ -186,7 +185,7 @@ class _Parser:
         if isinstance(item, (Expression, tuple, _Location)):
             expression = self.expression(item_and_start)
             if expression.kind != "bool":
-                self.fail(f"expected a condition, found an expression of type {expression.kind}", start)
+                raise self.error(f"expected a condition, found an expression of type {expression.kind}", start)
             return Atom(expression)
         return item
 
@@ -194,14 +193,14 @@ class _Parser:
         try:
             return build()
         except InvalidInput as error:
-            self.fail(error.message, start)
+            raise self.error(error.message, start) from None
 
     # The grammar, from loose to tight
 
     def choice(self) -> Item | _Location:
         self.depth += 1
         if self.depth > MAXIMAL_DEPTH:
-            self.fail(f"nested more than {MAXIMAL_DEPTH} deep", self.next.start)
+            raise self.error(f"nested more than {MAXIMAL_DEPTH} deep", self.next.start)
         start = self.next.start
         condition = self.equivalence()
         if self.at("?"):
@@ -312,7 +311,7 @@ class _Parser:
             self.position += 1
             return self._probability(token)
         if token.text in ("R", "Rmin", "Rmax") and (follows in ("=?", "=") or follows in _COMPARISONS):
-            self.fail("expected rewards are read from JANI files only", token.start)
+            raise self.error("expected rewards are read from JANI files only", token.start)
         return self.comparison()
 
     def _unary(self, token: _Token, operator: str) -> Formula:
@@ -321,7 +320,7 @@ class _Parser:
         path = Path(operator, operand, None, bounds)  # type: ignore[arg-type]
         if self.at("&", "|"):
             text = token.text
-            self.fail(
+            raise self.error(
                 f"write {text}… ( ... ) or ( {text}… ... ): what {self.next.text!r} joins is not clear", self.next.start
             )
         return Quantified(token.text[0], path)  # type: ignore[arg-type]
@@ -329,7 +328,7 @@ class _Parser:
     def _operand(self) -> Formula:
         self.depth += 1
         if self.depth > MAXIMAL_DEPTH:
-            self.fail(f"nested more than {MAXIMAL_DEPTH} deep", self.next.start)
+            raise self.error(f"nested more than {MAXIMAL_DEPTH} deep", self.next.start)
         start = self.next.start
         operand = self.formula((self.negation(), start))
         self.depth -= 1
@@ -352,7 +351,7 @@ class _Parser:
         left = self._path_operand()
         token = self.next
         if token.kind != "name" or token.text not in ("U", "W", "R"):
-            self.fail("expected a path formula: X f, F f, G f, f U g, f W g or f R g", token.start)
+            raise self.error("expected a path formula: X f, F f, G f, f U g, f W g or f R g", token.start)
         self.take()
         bounds = self.bounds(token.text)
         return Path(token.text, self._path_operand(), left, bounds)  # type: ignore[arg-type]
@@ -368,17 +367,17 @@ class _Parser:
         bound: Fraction | None = None
         if relation.text != "=?":
             if relation.text not in ("<", "<=", ">", ">="):
-                self.fail("expected =? or a comparison with a bound", relation.start)
+                raise self.error("expected =? or a comparison with a bound", relation.start)
             comparison = _COMPARISONS[relation.text]
             number = self.take()
             if number.kind != "number":
-                self.fail("expected a number", number.start)
+                raise self.error("expected a number", number.start)
             bound = Fraction(number.text)
             if self.at("/"):
                 self.take()
                 divisor = self.take()
                 if divisor.kind != "number" or Fraction(divisor.text) == 0:
-                    self.fail("expected a number", divisor.start)
+                    raise self.error("expected a number", divisor.start)
                 bound /= Fraction(divisor.text)
         self.need("[")
         path = self.path()
@@ -399,7 +398,7 @@ class _Parser:
             strict = self.take()
             count = self.count()
             if strict.text == "<" and count == 0:
-                self.fail("no step is before step 0", strict.start)
+                raise self.error("no step is before step 0", strict.start)
             return Bounds(0, count - (strict.text == "<"))
         if self.at(">="):
             self.take()
@@ -411,14 +410,14 @@ class _Parser:
             upper = self.count()
             self.need("]")
             if lower > upper:
-                self.fail("the lower bound is above the upper bound", start)
+                raise self.error("the lower bound is above the upper bound", start)
             return Bounds(lower, upper)
         return Bounds()
 
     def count(self) -> int:
         token = self.take()
         if token.kind != "number" or not token.text.isdigit() or len(token.text) > 9:
-            self.fail("expected a number of steps", token.start)
+            raise self.error("expected a number of steps", token.start)
         return int(token.text)
 
     # Expressions
@@ -435,16 +434,16 @@ class _Parser:
             pair = (self.expression((left, start)), self.expression((right, right_start)))
             left = self._combine(symbol.start, lambda: apply(_COMPARISONS[symbol.text], *pair))
             if self.at(*_COMPARISONS):
-                self.fail("comparisons cannot be chained; join them with &", self.next.start)
+                raise self.error("comparisons cannot be chained; join them with &", self.next.start)
         return left
 
     def _at_location(self, item: _Location, symbol: _Token) -> Expression:
         if symbol.text not in ("=", "!="):
-            self.fail("a location can only be compared with = or !=", symbol.start)
+            raise self.error("a location can only be compared with = or !=", symbol.start)
         token = self.take()
         index = self.automata[item.automaton].location_index
         if token.kind not in ("name", "quoted") or token.text not in index:
-            self.fail(f"{item.automaton!r} has no such location (there are: {', '.join(index)})", token.start)
+            raise self.error(f"{item.automaton!r} has no such location (there are: {', '.join(index)})", token.start)
         place = variable(location_variable(item.automaton), "int")
         return apply(_COMPARISONS[symbol.text], place, constant(index[token.text]))
 
@@ -480,14 +479,14 @@ class _Parser:
         if token.kind == "number":
             is_integer = token.text.isdigit()
             if len(token.text) > 300:
-                self.fail("a number of more than 300 digits", token.start)
+                raise self.error("a number of more than 300 digits", token.start)
             return constant(int(token.text) if is_integer else Fraction(token.text))
         if token.kind == "quoted":
             return self._indexed(self._named(token.text, token.start), token.start)
         if token.kind == "label":
             if token.text in ("deadlock", "init"):
                 return Deadlock() if token.text == "deadlock" else Initial()
-            self.fail('unknown label (there are: "deadlock", "init")', token.start)
+            raise self.error('unknown label (there are: "deadlock", "init")', token.start)
         if token.kind == "name":
             return self._name(token)
         if token.text == "(":
@@ -498,10 +497,10 @@ class _Parser:
         if token.text == "@":
             name = self.take()
             if name.kind not in ("name", "quoted") or name.text not in self.automata:
-                self.fail(f"unknown automaton (there are: {', '.join(self.automata)})", name.start)
+                raise self.error(f"unknown automaton (there are: {', '.join(self.automata)})", name.start)
             return _Location(name.text)
         found = f"{token.text!r}" if token.kind != "end" else "the end"
-        self.fail(f"expected an expression, found {found}", token.start)
+        raise self.error(f"expected an expression, found {found}", token.start)
 
     def _name(self, token: _Token) -> Item | _Location:
         name = token.text
@@ -525,19 +524,19 @@ class _Parser:
             return constant(model.constants[name])
         similar = [item for item in model.variable_by_name if item.lower().startswith(name[:3].lower())][:6]
         hint = f" (did you mean {', '.join(similar)}?)" if similar else ""
-        self.fail(f"unknown variable or constant {name!r}{hint}", start)
+        raise self.error(f"unknown variable or constant {name!r}{hint}", start)
 
     def _indexed(self, item: Expression | tuple[Expression, ...], start: int) -> Expression | tuple[Expression, ...]:
         if not self.at("["):
             return item
         mark = self.take().start
         if not isinstance(item, tuple):
-            self.fail("only arrays have an index", mark)
+            raise self.error("only arrays have an index", mark)
         index_start = self.next.start
         index = self.expression((self.choice(), index_start))
         self.need("]")
         if index.is_constant and not 0 <= int(index.exact) < len(item):
-            self.fail(f"the array has {len(item)} elements", index_start)
+            raise self.error(f"the array has {len(item)} elements", index_start)
         return self._combine(start, lambda: apply("aa", index, *item))
 
     def _function(self, token: _Token) -> Expression:

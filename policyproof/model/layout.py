@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
+from policyproof.model.packing_kernel import pack, unpack
 
 WORD = 64
 
@@ -39,12 +39,12 @@ class Layout:
     def pack(self, states: NDArray[np.int64]) -> NDArray[np.int64]:
         """`states[n, variable]` (reals as the bits of a float64) to `packed[n, word]`."""
         packed = np.zeros((len(states), self.words), dtype=np.int64)
-        _pack(np.ascontiguousarray(states, dtype=np.int64), self.fields, packed)
+        pack(np.ascontiguousarray(states, dtype=np.int64), self.fields, packed)
         return packed
 
     def unpack(self, packed: NDArray[np.int64]) -> NDArray[np.int64]:
         states = np.empty((len(packed), len(self.variables)), dtype=np.int64)
-        _unpack(np.ascontiguousarray(packed), self.fields, states)
+        unpack(np.ascontiguousarray(packed), self.fields, states)
         return states
 
 
@@ -71,17 +71,3 @@ def _width(item: Variable) -> int:
     if size is None or size > 1 << 62 or item.domain.kind == "real":
         return WORD
     return (size - 1).bit_length()
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _pack(states, fields, packed):  # type: ignore[no-untyped-def]
-    for n in range(states.shape[0]):
-        for v in range(states.shape[1]):
-            packed[n, fields[v, 0]] |= (states[n, v] - fields[v, 3]) << fields[v, 1]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _unpack(packed, fields, states):  # type: ignore[no-untyped-def]
-    for n in range(states.shape[0]):
-        for v in range(states.shape[1]):
-            states[n, v] = ((packed[n, fields[v, 0]] >> fields[v, 1]) & fields[v, 2]) + fields[v, 3]

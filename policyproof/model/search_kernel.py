@@ -25,7 +25,7 @@ MAXIMAL_ROUNDS = 8
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def search(  # type: ignore[no-untyped-def]
+def search(
     code, producer, arity, root, is_float, variables, constants,
     lo, hi, required_lo, required_hi, wanted,
     stack_lower, stack_upper, stack_list, pool, control,
@@ -122,7 +122,7 @@ def search(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _require(  # type: ignore[no-untyped-def]
+def _require(
     code, producer, arity, root, is_float, start, length, pool, wanted,
     lo, hi, required_lo, required_hi, required_flo, required_fhi,
 ):  # fmt: skip
@@ -183,7 +183,7 @@ def _require(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _choose(code, arity, is_float, variables, lo, hi, start, kept, pool, wanted):  # type: ignore[no-untyped-def]
+def _choose(code, arity, is_float, variables, lo, hi, start, kept, pool, wanted):
     """The integer variable to split: the one used most often for its size among undecided instructions."""
     best, best_score = -1, -1.0
     uses = np.zeros(variables, dtype=np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,17 +42,11 @@ def domain_ends(item: Variable) -> tuple[int, int]:
     """The ends of a domain as registers hold them; infinite ones as the kernels mark them."""
     domain = item.domain
     if domain.kind == "real":
-        lower = -np.inf if domain.lower is None else float_below(_fraction(domain.lower))
-        upper = np.inf if domain.upper is None else float_above(_fraction(domain.upper))
+        lower = -np.inf if domain.lower is None else float_below(Fraction(domain.lower))
+        upper = np.inf if domain.upper is None else float_above(Fraction(domain.upper))
         return bits(lower), bits(upper)
     low, high = domain.range
     return int(max(low, -INTEGER_LIMIT)), int(min(high, INTEGER_LIMIT))
-
-
-def _fraction(value: object):  # type: ignore[no-untyped-def]
-    from fractions import Fraction
-
-    return Fraction(value)  # type: ignore[arg-type]
 
 
 def boxes_where(
@@ -122,20 +117,20 @@ class _Search:
         return Boxes(lower[:found], upper[:found], certain[:found])
 
 
-def states_of_boxes(boxes: Boxes, chunk: int) -> Iterator[NDArray[np.int64]]:
-    """All integer states of the boxes, at most `chunk` at a time (reals must be single values)."""
-    single = (boxes.lower == boxes.upper).all(axis=1)
+def states_of_boxes(lower: NDArray[np.int64], upper: NDArray[np.int64], chunk: int) -> Iterator[NDArray[np.int64]]:
+    """All integer states of the boxes `lower[n, variable]` .. `upper[n, variable]`, at most `chunk` at a time."""
+    single = (lower == upper).all(axis=1)
     if single.any():
-        points = boxes.lower[single]
+        points = lower[single]
         for first in range(0, len(points), chunk):
             yield points[first : first + chunk]
-    for lower, upper in zip(boxes.lower[~single], boxes.upper[~single], strict=True):
-        sizes = [int(high) - int(low) + 1 for low, high in zip(lower, upper, strict=True)]
+    for low_ends, high_ends in zip(lower[~single], upper[~single], strict=True):
+        sizes = [int(high) - int(low) + 1 for low, high in zip(low_ends, high_ends, strict=True)]
         total = 1
         for size in sizes:
             total *= size
         for first in range(0, total, chunk):
-            yield _points(lower, sizes, first, min(total, first + chunk))
+            yield _points(low_ends, sizes, first, min(total, first + chunk))
 
 
 def _points(lower: NDArray[np.int64], sizes: list[int], first: int, last: int) -> NDArray[np.int64]:
@@ -158,4 +153,4 @@ def enumerate_states(
 ) -> Iterator[NDArray[np.int64]]:
     """All states where the condition holds, as batches `[n, variable]`."""
     for boxes in boxes_where(flat, condition, variables=variables, budget=budget):
-        yield from states_of_boxes(boxes, chunk)
+        yield from states_of_boxes(boxes.lower, boxes.upper, chunk)

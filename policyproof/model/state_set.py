@@ -8,9 +8,9 @@ million).  The table is kept at most two thirds full.  Memory is asked for in on
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from policyproof.model.packing_kernel import find, insert, rebuild
 from policyproof.run.budget import Budget
 
 FIRST_CAPACITY = 1 << 12
@@ -40,13 +40,13 @@ class StateSet:
         """The numbers of the states; those that are new get the next numbers, in order."""
         self._reserve(self.count + len(words))
         numbers = np.empty(len(words), dtype=np.int64)
-        self.count = int(_insert(self._table, self._words, self.count, np.ascontiguousarray(words), numbers))
+        self.count = int(insert(self._table, self._words, self.count, np.ascontiguousarray(words), numbers))
         return numbers
 
     def find(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         """The numbers of the states, -1 for those that are not in the set."""
         numbers = np.empty(len(words), dtype=np.int64)
-        _find(self._table, self._words, np.ascontiguousarray(words), numbers)
+        find(self._table, self._words, np.ascontiguousarray(words), numbers)
         return numbers
 
     def _reserve(self, count: int) -> None:
@@ -68,67 +68,4 @@ class StateSet:
             self._words = grown
         if table_size > len(self._table):
             self._table = np.full(table_size, -1, dtype=np.int32 if entry == 4 else np.int64)
-            _rebuild(self._table, self.words)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _slot(words, n, size):  # type: ignore[no-untyped-def]
-    """Where the search for state `n` begins: multiplication and shifts mix every bit of every word."""
-    h = 0
-    for w in range(words.shape[1]):
-        h = (h ^ words[n, w]) * -7046029254386353131
-        h ^= (h >> 29) & 0x7FFFFFFFF
-    h *= -4417276706812531889
-    return ((h >> 20) & 0xFFFFFFFFFFF) & (size - 1)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _equal(left, i, right, j):  # type: ignore[no-untyped-def]
-    for w in range(left.shape[1]):
-        if left[i, w] != right[j, w]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _insert(table, words, count, new, numbers):  # type: ignore[no-untyped-def]
-    size = table.shape[0]
-    for n in range(new.shape[0]):
-        slot = _slot(new, n, size)
-        while True:
-            number = table[slot]
-            if number < 0:
-                for w in range(new.shape[1]):
-                    words[count, w] = new[n, w]
-                table[slot] = count
-                numbers[n] = count
-                count += 1
-                break
-            if _equal(words, number, new, n):
-                numbers[n] = number
-                break
-            slot = (slot + 1) & (size - 1)
-    return count
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _find(table, words, wanted, numbers):  # type: ignore[no-untyped-def]
-    size = table.shape[0]
-    for n in range(wanted.shape[0]):
-        slot = _slot(wanted, n, size)
-        numbers[n] = -1
-        while table[slot] >= 0:
-            if _equal(words, table[slot], wanted, n):
-                numbers[n] = table[slot]
-                break
-            slot = (slot + 1) & (size - 1)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _rebuild(table, words):  # type: ignore[no-untyped-def]
-    size = table.shape[0]
-    for n in range(words.shape[0]):
-        slot = _slot(words, n, size)
-        while table[slot] >= 0:
-            slot = (slot + 1) & (size - 1)
-        table[slot] = n
+            rebuild(self._table, self.words)

@@ -25,8 +25,8 @@ VALUE, INTEGER_CHOICE, REAL_CHOICE = 0, 1, 2
 MAXIMAL_CHOICES = 32
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def load_block(packed, fields, start, size, integers):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def load_block(packed, fields, start, size, integers):
     """Unpack a block of states into the registers of the variables."""
     for v in range(fields.shape[0]):
         word, shift, mask, lower = fields[v, 0], fields[v, 1], fields[v, 2], fields[v, 3]
@@ -34,8 +34,8 @@ def load_block(packed, fields, start, size, integers):  # type: ignore[no-untype
             integers[v, j] = ((packed[start + j, word] >> shift) & mask) + lower
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _mix(x):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def _mix(x):
     """A number in [0, 1) from a seed: the finaliser of splitmix64, on signed words."""
     x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -43,14 +43,14 @@ def _mix(x):  # type: ignore[no-untyped-def]
     return float((x >> 11) & 0x1FFFFFFFFFFFFF) / 9007199254740992.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _set_field(words, fields, variable, value):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _set_field(words, fields, variable, value):
     word, shift, mask, lower = fields[variable, 0], fields[variable, 1], fields[variable, 2], fields[variable, 3]
     words[word] = (words[word] & ~(mask << shift)) | (((value - lower) & mask) << shift)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def expand_kernel(  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def expand_kernel(
     packed, fields, code, register_count, constants, roots,
     steps, participants, branches, writes, widest,
     ranges, capacity, seed,
@@ -164,21 +164,21 @@ def expand_kernel(  # type: ignore[no-untyped-def]
         out_count[t] = used
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _table(rows, columns):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def _table(rows, columns):
     return np.zeros((rows, columns), dtype=np.int64)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _registers(register_count, variable_count, constants):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def _registers(register_count, variable_count, constants):
     """Registers with one spare row, in which a chosen real is turned into its bits."""
     integers = _table(register_count + 1, BLOCK)
     prepare(constants, variable_count, integers)
     return integers
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def applicable_kernel(  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def applicable_kernel(
     packed, fields, code, register_count, constants, roots, steps, participants, branches, threads, applicable, flags
 ):  # fmt: skip
     """`applicable[state, label]`: does some operator with this label apply?  Silent steps have the last column."""

@@ -169,7 +169,8 @@ def _format_quantified(formula: Quantified, limit: int) -> str:
     path = formula.path
     if path.operator in ("U", "W", "R"):
         return f"{formula.quantifier} [ {_format_path(path, limit)} ]"
-    return f"{formula.quantifier}{path.operator}{format_bounds(path.operator, path.bounds)} ({format_formula(path.right, limit)})"
+    bounds = format_bounds(path.operator, path.bounds)
+    return f"{formula.quantifier}{path.operator}{bounds} ({format_formula(path.right, limit)})"
 
 
 def _format_path(path: Path, limit: int) -> str:

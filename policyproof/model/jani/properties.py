@@ -356,7 +356,7 @@ class _PropertyReader:
         left = None if unary else self._formula(value, "left", depth + 1)
         if right is None or (left is None and not unary) or rewards is None:
             return None
-        return PathFormula(operator, right, left, bounds, rewards)  # type: ignore[arg-type]
+        return PathFormula(operator, right, left, bounds, rewards)
 
     def _step_bounds(self, value: dict[str, Json]) -> Bounds:
         if "step-bounds" not in value:
@@ -392,7 +392,7 @@ class _PropertyReader:
                 return None
             strict = [self.reader.get(bounds, f"{key}-exclusive", bool, default=False) for key in ("lower", "upper")]
             accumulate = tuple(self.reader.get(item, "accumulate", list))
-            found.append(RewardBound(reward, accumulate, *limits, *strict))
+            found.append(RewardBound(reward, accumulate, limits[0], limits[1], strict[0], strict[1]))
         return tuple(found)
 
     def _expectation(self, value: dict[str, Json], optimum: str, depth: int) -> Formula | None:
