@@ -29,6 +29,8 @@ class SafetyQuestion:
     last_step: int | None = None
     """Unsafe states count only up to this step."""
     name: str = ""
+    also_seen: frozenset[str] = frozenset()
+    """Further variables on which the answer may depend."""
 
     @cached_property
     def environment_labels(self) -> frozenset[int]:
@@ -41,7 +43,7 @@ class SafetyQuestion:
         """The variables that property and policy read."""
         conditions = [self.unsafe, *([] if self.goal is None else [self.goal])]
         names = variables_of([*conditions, *map(definedness, conditions)])
-        return names | (set() if self.policy is None else self.policy.reads)
+        return names | self.also_seen | (set() if self.policy is None else self.policy.reads)
 
     def simplified(self, condition: Expression) -> Expression:
         """A condition over states: transient variables replaced, decided parts removed."""

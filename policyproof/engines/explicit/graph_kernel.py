@@ -49,14 +49,9 @@ def count_distinct(source, target, label):
 
 
 @njit(cache=True, nogil=True)
-def reach_backwards(offsets, targets, marked):
-    """Mark every state with a path to a marked one; `targets[offsets[s]:offsets[s + 1]]` follow state s.
-
-    The number of states may exceed that of the offsets: such states have no known successors.
-    """
-    states = marked.shape[0]
+def turned_round(offsets, targets, states):
+    """The graph turned round, by counting: the predecessors of t are sources[incoming[t]:incoming[t + 1]]."""
     expanded = offsets.shape[0] - 1
-    # The graph turned round, by counting.
     incoming = np.zeros(states + 1, dtype=np.int64)
     for k in range(offsets[expanded]):
         incoming[targets[k] + 1] += 1
@@ -68,6 +63,17 @@ def reach_backwards(offsets, targets, marked):
         for k in range(offsets[s], offsets[s + 1]):
             sources[place[targets[k]]] = s
             place[targets[k]] += 1
+    return incoming, sources
+
+
+@njit(cache=True, nogil=True)
+def reach_backwards(offsets, targets, marked):
+    """Mark every state with a path to a marked one; `targets[offsets[s]:offsets[s + 1]]` follow state s.
+
+    The number of states may exceed that of the offsets: such states have no known successors.
+    """
+    states = marked.shape[0]
+    incoming, sources = turned_round(offsets, targets, states)
     stack = np.empty(states, dtype=np.int64)
     depth = 0
     for s in range(states):
@@ -111,3 +117,54 @@ def every_successor(offsets, targets, holds, result):
             if not holds[targets[k]]:
                 result[s] = False
                 break
+
+
+@njit(cache=True, nogil=True)
+def exists_until(offsets, targets, left, right, result):
+    """result = E [left U right]: the least set with right, and with left and a successor in it."""
+    states = offsets.shape[0] - 1
+    incoming, sources = turned_round(offsets, targets, states)
+    stack = np.empty(states, dtype=np.int64)
+    depth = 0
+    for s in range(states):
+        result[s] = right[s]
+        if right[s]:
+            stack[depth] = s
+            depth += 1
+    while depth > 0:
+        depth -= 1
+        t = stack[depth]
+        for k in range(incoming[t], incoming[t + 1]):
+            s = sources[k]
+            if left[s] and not result[s]:
+                result[s] = True
+                stack[depth] = s
+                depth += 1
+
+
+@njit(cache=True, nogil=True)
+def always_until(offsets, targets, left, right, result):
+    """result = A [left U right]: the least set with right, and with left and all successors in it.
+
+    Counts down the transitions that still lead outside; a state without successors loops on itself.
+    """
+    states = offsets.shape[0] - 1
+    incoming, sources = turned_round(offsets, targets, states)
+    open_transitions = np.diff(offsets)
+    stack = np.empty(states, dtype=np.int64)
+    depth = 0
+    for s in range(states):
+        result[s] = right[s]
+        if right[s]:
+            stack[depth] = s
+            depth += 1
+    while depth > 0:
+        depth -= 1
+        t = stack[depth]
+        for k in range(incoming[t], incoming[t + 1]):
+            s = sources[k]
+            open_transitions[s] -= 1
+            if open_transitions[s] == 0 and left[s] and not result[s]:
+                result[s] = True
+                stack[depth] = s
+                depth += 1
