@@ -33,12 +33,6 @@ class SafetyQuestion:
     """Further variables on which the answer may depend."""
 
     @cached_property
-    def environment_labels(self) -> frozenset[int]:
-        """The labels that no output of the policy names: the environment takes them as it likes."""
-        controlled = set() if self.policy is None else set(self.policy.labels)
-        return frozenset(index for index, label in enumerate(self.flat.labels) if label not in controlled)
-
-    @cached_property
     def seen(self) -> set[str]:
         """The variables that property and policy read."""
         conditions = [self.unsafe, *([] if self.goal is None else [self.goal])]

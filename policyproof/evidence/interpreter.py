@@ -54,7 +54,11 @@ class Interpreter:
         for automaton, location in zip(self.model.automata, state.locations, strict=True):
             place = automaton.locations[automaton.location_index[location]]
             for assignment in place.transient_values:
-                values[assignment.variable] = value_of(assignment.value, values)
+                try:
+                    values[assignment.variable] = value_of(assignment.value, values)
+                except Undefined as undefined:
+                    # It has no value here; that matters only to whoever reads it.
+                    values[assignment.variable] = undefined
         return values
 
     def edge(self, part: Part) -> Edge:

@@ -35,7 +35,7 @@ from policyproof.model.automata import (
     Update,
     Variable,
 )
-from policyproof.model.expressions import TRUE, Expression, apply, constant, lift, to_real
+from policyproof.model.expressions import TRUE, Expression, apply, constant, decimal, lift, to_real
 from policyproof.model.grammar import parse_condition, parse_expression
 from policyproof.model.jani.expressions import assignable
 from policyproof.model.properties import Property, SafetyProperty
@@ -138,7 +138,7 @@ class ModelBuilder(AutomatonBuilder):
     # Declarations
 
     def constant(self, name: str, value: Exact | float) -> Expression:
-        exact = _decimal(value) if isinstance(value, float) else value
+        exact = decimal(value) if isinstance(value, float) else value
         self._constants[name] = exact
         return constant(exact)
 
@@ -165,7 +165,7 @@ class ModelBuilder(AutomatonBuilder):
         initial: int | float | Fraction | None = None,
         transient: bool = False,
     ) -> Expression:
-        lowest, highest, value = (None if end is None else Fraction(_decimal(end)) for end in (lower, upper, initial))
+        lowest, highest, value = (None if end is None else decimal(end) for end in (lower, upper, initial))
         return self._declare(Variable(name, Domain("real", lowest, highest), value, transient))
 
     def array(
@@ -279,7 +279,7 @@ class ModelBuilder(AutomatonBuilder):
     def _expression(self, value: Value, scope: Model) -> Expression:
         if isinstance(value, str):
             return parse_expression(value, scope)
-        return lift(_decimal(value) if isinstance(value, float) else value)
+        return lift(value)
 
     def _condition(self, value: Value, scope: Model) -> Expression:
         condition = parse_condition(value, scope) if isinstance(value, str) else self._expression(value, scope)
@@ -344,8 +344,3 @@ class ModelBuilder(AutomatonBuilder):
         if not assignable(elements[0].kind, new):
             raise InvalidInput(f"{target} of type {elements[0].kind} cannot take the value {new} of type {new.kind}")
         return ArrayAssignment(names, index, new)
-
-
-def _decimal(value: int | float | Fraction) -> int | Fraction:
-    """A number as it is written: the float 0.9 means nine tenths, not the nearest binary fraction."""
-    return Fraction(repr(value)) if isinstance(value, float) else value

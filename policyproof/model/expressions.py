@@ -14,6 +14,7 @@ elements are its arguments after the index; arrays exist nowhere else.
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
@@ -163,12 +164,21 @@ def _intern(
 
 
 def constant(value: bool | int | float | Fraction) -> Expression:
-    """A constant; a float stands for the rational number that it exactly is."""
+    """A constant; a float means the decimal number as which Python shows it (0.1 is one tenth)."""
     if isinstance(value, bool):
         return _intern(CONSTANT, "bool", value, ())
     if isinstance(value, int):
         return _intern(CONSTANT, "int", value, ())
-    return _intern(CONSTANT, "real", Fraction(value), ())
+    return _intern(CONSTANT, "real", decimal(value), ())
+
+
+def decimal(value: int | float | Fraction) -> Fraction:
+    """A number as it is written: the float 0.9 means nine tenths, not the nearest binary fraction."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"{value} is no number")
+        return Fraction(repr(value))
+    return Fraction(value)
 
 
 TRUE, FALSE = constant(True), constant(False)

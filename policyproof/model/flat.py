@@ -52,6 +52,8 @@ from policyproof.model.expressions import (
 from policyproof.model.ranges import Range, range_in, specialise
 from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 
+_TWO_CHOICES = "a non-deterministic assignment beside another one to the same variable"
+
 MAXIMAL_COMPOSITIONS = 100_000
 """How many combinations of dependent branches are composed before the model is refused."""
 
@@ -296,6 +298,7 @@ class _Flattener:
             guards.extend([guard, definedness(guard)])
             if source != target:
                 moves[location_variable(automaton.name)] = constant(target)
+            _check_single(destination, self._place(part))
             updates.extend(destination.assignments)
             if destination.probability is not None:
                 factor = self._state(destination.probability)
@@ -318,7 +321,7 @@ class _Flattener:
         free: dict[str, Freedom] = {}
         conditions: list[Expression] = []
         for index in sorted({update.index for update in updates}):
-            now = _Writes(values, place)
+            now = _Writes()
             now_free: dict[str, Freedom] = {}
             for update in updates:
                 if update.index != index:
@@ -329,8 +332,8 @@ class _Flattener:
                 if isinstance(update, Choice):
                     lower, upper = substitute([update.lower, update.upper], values)
                     conditions.append(definedness_of([lower, upper]))
-                    if update.variable in now.values or update.variable in now_free:
-                        raise InvalidInput(f"{update.variable!r} is assigned twice with index {index}", where=place)
+                    if update.variable in now_free:
+                        raise UnsupportedFeature([Feature(place, _TWO_CHOICES)])
                     now_free[update.variable] = Freedom(lower, upper)
                 elif isinstance(update, ArrayAssignment):
                     position, value = substitute([update.position, update.value], values)
@@ -344,6 +347,8 @@ class _Flattener:
                     (value,) = substitute([update.value], values)
                     conditions.append(definedness(value))
                     now.write(update.variable, value, TRUE, value)
+            if set(now.values) & set(now_free):
+                raise UnsupportedFeature([Feature(place, _TWO_CHOICES)])
             conditions.extend(now.agreements)
             for name in now.values:
                 free.pop(name, None)
@@ -381,9 +386,7 @@ class _Flattener:
 class _Writes:
     """The assignments of one index, which all happen at once: two that write the same cell must agree."""
 
-    def __init__(self, before: Mapping[str, Expression], place: str) -> None:
-        self.before = before
-        self.place = place
+    def __init__(self) -> None:
         self.values: dict[str, Expression] = {}
         self.agreements: list[Expression] = []
         self._when: dict[str, Expression] = {}
@@ -391,8 +394,6 @@ class _Writes:
     def write(self, name: str, value: Expression, when: Expression, otherwise: Expression) -> None:
         """`name := value` where the condition `when` holds."""
         if name in self.values:
-            if when is TRUE and self._when[name] is TRUE:
-                raise InvalidInput(f"{name!r} is assigned twice at once", where=self.place)
             both = conjunction([when, self._when[name]])
             self.agreements.append(disjunction([negation(both), apply("=", self.values[name], value)]))
             otherwise = self.values[name]
@@ -400,6 +401,17 @@ class _Writes:
         else:
             self._when[name] = when
         self.values[name] = apply("ite", when, value, otherwise)
+
+
+def _check_single(destination: Destination, place: str) -> None:
+    """One destination may assign a variable only once with the same index."""
+    seen: set[tuple[str, int]] = set()
+    for update in destination.assignments:
+        if isinstance(update, ArrayAssignment):
+            continue
+        if (update.variable, update.index) in seen:
+            raise InvalidInput(f"{update.variable!r} is assigned twice at once", where=place)
+        seen.add((update.variable, update.index))
 
 
 def _location_as_variable(automaton: Automaton) -> Variable:

@@ -96,7 +96,8 @@ def read_file(path: str | Path) -> Document:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise InvalidInput("no such file", where=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
+        # ValueError: the content is no UTF-8, or the path is none that a file can have.
         raise InvalidInput(f"cannot be read: {error}", where=str(path)) from None
     return Document(parse(text, str(path)), str(path), path.parent)
 
@@ -189,8 +190,12 @@ def _number(match: re.Match[str], text: str, start: int, name: str) -> int | Fra
 def _unescape(literal: str, text: str, start: int, name: str) -> str:
     try:
         value: str = json.loads(literal)
+        value.encode()
     except json.JSONDecodeError as error:
         raise _syntax_error(text, start, name, f"bad string: {error.msg}") from None
+    except UnicodeEncodeError:
+        # Half of a pair is no character: nothing that contains it could be written out again.
+        raise _syntax_error(text, start, name, "half of a surrogate pair") from None
     return value
 
 

@@ -272,7 +272,7 @@ class _PlajaReader:
         return model.variable_by_name[name].expression
 
 
-def initial_interface(model: Model, network: Network, file: str) -> str:
+def initial_interface(model: Model, network: Network, file: str, *, activation: str | None = None) -> str:
     """A first `policy.json`, from sizes and names: what fits is filled in, the rest is said in an error."""
     variables = [item for item in model.variables if not item.transient]
     inputs: list[Json] = [{"variable": item.name} for item in variables]
@@ -291,5 +291,8 @@ def initial_interface(model: Model, network: Network, file: str) -> str:
             f"the network has {network.output_size} outputs, the model {len(labels)} labels ({', '.join(labels)}): "
             "write an interface file that names the labels in order"
         )
-    body = {"schema": SCHEMA, "network": file, "inputs": inputs, "labels": labels, "filter": False}
+    body: dict[str, Json] = {"schema": SCHEMA, "network": file}
+    if activation is not None:
+        body["activation"] = activation
+    body.update(inputs=inputs, labels=labels, filter=False)
     return dumps(body, indent=2) + "\n"

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from policyproof.engines.explicit.graph import GrowingArray, TransitionStore
 from policyproof.engines.explicit.graph_kernel import count_distinct, reach_backwards
-from policyproof.engines.explicit.policy_successors import PolicySuccessors
 from policyproof.engines.explicit.witness import concrete_trace
+from policyproof.engines.policy_successors import PolicySuccessors
 from policyproof.engines.question import SafetyQuestion
 from policyproof.engines.result import Progress, Result, Run, StartVerdicts
 from policyproof.evidence.trace import Trace
@@ -68,7 +68,7 @@ class ExplicitSearch:
         self.stop_at_goal = stop_at_goal
         flat = question.flat
         kept = cone_of_influence(flat, question.seen) if slicing else set(flat.names)
-        self.successors = PolicySuccessors(question, kept)
+        self.successors = PolicySuccessors(flat, question.policy, kept)
         self.sliced = len(flat.variables) - len(self.successors.generator.variables)
         require_discrete(self.successors)
         self.states = StateSet(self.successors.layout.words, budget, extra_bytes_per_state=10)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policyproof.engines.explicit.policy_successors import PolicySuccessors
+from policyproof.engines.policy_successors import PolicySuccessors
 from policyproof.evidence.trace import Trace, TraceState, TraceStep
 from policyproof.model.automata import Variable, location_variable
 from policyproof.model.exact import ExactProgram
@@ -30,7 +30,7 @@ def concrete_trace(
     successors: PolicySuccessors, words: NDArray[np.int64], starts: tuple[Expression, ...], *, kind: str = "unsafe"
 ) -> Trace:
     """The trace of a path of packed states; raises `AssertionError` if the path is none (a bug)."""
-    flat = successors.question.flat
+    flat = successors.flat
     state = _full_start(successors, words[0], starts)
     states, steps = [state], []
     for current, following in pairwise(words):
@@ -61,7 +61,7 @@ def known_values(successors: PolicySuccessors, words: NDArray[np.int64]) -> Stat
 
 
 def _full_start(successors: PolicySuccessors, words: NDArray[np.int64], starts: tuple[Expression, ...]) -> State:
-    flat = successors.question.flat
+    flat = successors.flat
     known = known_values(successors, words)
     fixed = [item.expression.equals(constant(known[item.name])) for item in successors.generator.variables]
     for condition in starts:

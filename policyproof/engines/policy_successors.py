@@ -12,26 +12,30 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from policyproof.engines.question import SafetyQuestion
+from policyproof.model.flat import FlatModel
 from policyproof.model.layout import Layout
 from policyproof.model.successors import SuccessorGenerator, Successors
 from policyproof.policy.decisions import Decider, Statistics
+from policyproof.policy.policy import Policy
 
 NO_LABEL = -1
 
 
 class PolicySuccessors:
-    """The successor function of the policy-restricted state space over the kept variables."""
+    """The successor function of the policy-restricted state space over the kept variables (default: all)."""
 
-    def __init__(self, question: SafetyQuestion, kept: Collection[str]) -> None:
-        self.question = question
-        self.generator = SuccessorGenerator(question.flat, kept=kept)
+    def __init__(self, flat: FlatModel, policy: Policy | None, kept: Collection[str] | None = None) -> None:
+        self.flat = flat
+        self.policy = policy
+        self.generator = SuccessorGenerator(flat, kept=kept)
         self.decider: Decider | None = None
-        policy = question.policy
+        controlled = () if policy is None else policy.labels
+        # Labels that no output names: the environment takes them as it likes.
+        self.environment = frozenset(i for i, label in enumerate(flat.labels) if label not in controlled)
         if policy is not None:
-            self.decider = Decider(policy, self.generator.variables, dict(question.flat.box))
-            index = {label: number for number, label in enumerate(question.flat.labels)}
-            self._label_of_output = np.array([index.get(label, NO_LABEL) for label in policy.labels], dtype=np.int64)
+            self.decider = Decider(policy, self.generator.variables, dict(flat.box))
+            index = {label: number for number, label in enumerate(flat.labels)}
+            self._label_of_output = np.array([index.get(label, NO_LABEL) for label in controlled], dtype=np.int64)
 
     @property
     def layout(self) -> Layout:
@@ -46,18 +50,20 @@ class PolicySuccessors:
         if self.decider is None:
             return self.generator.expand(words)
         chosen = self.chosen_labels(words)
-        environment = self.question.environment_labels
         pieces = []
         for label in np.unique(chosen):
             rows = np.flatnonzero(chosen == label)
-            labels = environment if label == NO_LABEL else environment | {int(label)}
-            found = self.generator.expand(words[rows], labels)
+            found = self.generator.expand(words[rows], self.labels_with(int(label)))
             pieces.append(Successors(found.words, rows[found.source], found.operator, found.label))
         if len(pieces) == 1:
             return pieces[0]
         joined = Successors(*(np.concatenate(parts) for parts in zip(*map(_parts, pieces), strict=True)))
         order = np.argsort(joined.source, kind="stable")
         return Successors(*(part[order] for part in _parts(joined)))
+
+    def labels_with(self, chosen: int) -> frozenset[int]:
+        """The labels that can be taken when the policy has chosen one (NO_LABEL: one that no step has)."""
+        return self.environment if chosen == NO_LABEL else self.environment | {chosen}
 
     def chosen_labels(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         """The index in `FlatModel.labels` of the label that the policy chooses; NO_LABEL if no step has it."""

@@ -1,0 +1,5 @@
+"""`python -m policyproof`"""
+
+from policyproof.cli import main
+
+main()

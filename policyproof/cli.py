@@ -1,0 +1,456 @@
+"""The command line.
+
+Exit codes: 0 the property holds, 1 it is violated, 2 wrong usage or invalid input, 3 unknown, 4 an
+internal or back-end failure, 130 after Ctrl-C (with the partial result written).  Heavy parts are
+imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from policyproof.run.budget import DEFAULT_MEMORY_MEGABYTES
+from policyproof.run.errors import ExitCode, InvalidInput, PolicyProofError
+from policyproof.version import __version__
+
+if TYPE_CHECKING:
+    from policyproof.model.source import LoadedModel
+    from policyproof.policy.policy import Policy
+
+app = typer.Typer(
+    name="policyproof",
+    help="Prove or refute what a neural policy can do in its environment, with evidence that anyone can check.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+policy_commands = typer.Typer(
+    help="Work with policies: write a first interface file, look at one.", no_args_is_help=True
+)
+app.add_typer(policy_commands, name="policy")
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The environment: a JANI file.", show_default=False)]
+PolicyFile = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", help="policy.json, .jani2nnet, or a network with one beside it."),
+]
+PropertiesFile = Annotated[
+    Path | None, typer.Option("--properties", metavar="FILE", help="A file of additional properties.")
+]
+PropertyText = Annotated[
+    str | None, typer.Option("--property", metavar="NAME-OR-TEXT", help="A property by name, or as text: 'A[] x < 3'.")
+]
+Constants = Annotated[
+    list[str] | None,
+    typer.Option("--const", metavar="NAME=VALUE", help="A value for a constant of the model; repeatable."),
+]
+Filter = Annotated[
+    bool | None,
+    typer.Option(
+        "--filter/--no-filter",
+        help="Let the policy choose among applicable labels only (default: as its interface says).",
+    ),
+]
+VecNormalize = Annotated[
+    Path | None, typer.Option("--vecnormalize", metavar="FILE", help="Normalisation statistics of an SB3 policy.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, typer.Option("--seed", help="The seed of everything random.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time.", min=0)]
+Memory = Annotated[int, typer.Option("--memory", metavar="MB", help="The memory that states may take.", min=1)]
+InitialState = Annotated[
+    str,
+    typer.Option(
+        "--initial-state",
+        metavar="include|exclude|property",
+        help="Do the model's initial states belong to the start set, beside the property's start condition?",
+    ),
+]
+
+
+def main() -> None:
+    """The entry point: runs a command and turns every outcome into an exit code."""
+    # One layer alone does the parallel work: the numerical libraries below it run on one thread each.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; the exit code."""
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        result = app(args=arguments, standalone_mode=False)
+        return int(result) if isinstance(result, int) else int(ExitCode.HOLDS)
+    except typer.Abort:
+        return int(ExitCode.INTERRUPTED)
+    except PolicyProofError as error:
+        if debug:
+            raise
+        _say(f"error: {error}")
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader went away; nothing is left to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.FAILURE)
+    except MemoryError:
+        _say("error: out of memory (limit it with --memory to get a partial result instead)")
+        return int(ExitCode.UNKNOWN)
+    except Exception as error:  # the last resort: a bug must never look like a verdict
+        if hasattr(error, "show") and hasattr(error, "exit_code"):
+            # A usage error; its class has moved between versions of the library.
+            error.show()
+            return int(ExitCode.INVALID_INPUT)
+        if debug:
+            raise
+        _say(f"internal error: {type(error).__name__}: {error}\n(this is a bug in PolicyProof; --debug shows where)")
+        return int(ExitCode.FAILURE)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _print_json(value: Any) -> None:
+    from policyproof.model.json_text import dumps
+
+    sys.stdout.write(dumps(value, indent=2) + "\n")
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"policyproof {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks (may stand anywhere).")] = False,
+) -> None:
+    pass
+
+
+def _constants(given: list[str] | None) -> dict[str, str]:
+    constants: dict[str, str] = {}
+    for item in given or []:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"expected NAME=VALUE, found {item!r}", where="--const")
+        constants[name] = value
+    return constants
+
+
+def _load(model: Path, properties: Path | None, constants: list[str] | None) -> LoadedModel:
+    from policyproof.model.source import load_model
+
+    return load_model(model, constants=_constants(constants), properties=properties)
+
+
+def _load_policy(
+    file: Path | None, model: LoadedModel, filter_option: bool | None, vecnormalize: Path | None, prop: Any
+) -> Policy | None:
+    from policyproof.model.properties import SafetyProperty
+    from policyproof.policy.load import load_policy
+
+    if file is None and isinstance(prop, SafetyProperty):
+        file = prop.policy_file
+    if file is None:
+        if filter_option is not None or vecnormalize is not None:
+            raise InvalidInput("--filter and --vecnormalize need a policy")
+        return None
+    return load_policy(file, model, filter=filter_option, vecnormalize=vecnormalize)
+
+
+def _include_initial(choice: str) -> bool | None:
+    choices = {"include": True, "exclude": False, "property": None}
+    if choice not in choices:
+        raise InvalidInput(f"expected one of {', '.join(choices)}, found {choice!r}", where="--initial-state")
+    return choices[choice]
+
+
+@app.command()
+def verify(
+    model: ModelFile,
+    policy: PolicyFile = None,
+    properties: PropertiesFile = None,
+    property_: PropertyText = None,
+    const: Constants = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="auto|explicit", help="Which engine answers.")] = "auto",
+    timeout: Timeout = None,
+    memory: Memory = DEFAULT_MEMORY_MEGABYTES,
+    seed: Seed = 0,
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write result.json and trace.json there.")
+    ] = None,
+    filter_: Filter = None,
+    vecnormalize: VecNormalize = None,
+    initial_state: InitialState = "property",
+    all_starts: Annotated[
+        bool, typer.Option("--all-starts", help="Go on after a violation: a verdict for every start state.")
+    ] = False,
+    stop_at_goal: Annotated[bool, typer.Option("--stop-at-goal", help="An episode ends in a goal state.")] = False,
+    slicing: Annotated[
+        bool, typer.Option("--slicing/--no-slicing", help="Forget variables that cannot matter.")
+    ] = True,
+) -> int:
+    """Prove or refute a property of a policy in its environment."""
+    from policyproof import api
+    from policyproof.report.terminal import live_progress, show_answer
+    from policyproof.run.budget import Budget
+    from policyproof.run.interrupt import cancel_on_interrupt
+
+    loaded = _load(model, properties, const)
+    prop = loaded.property(property_)
+    chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
+    budget = Budget(timeout, memory)
+    with cancel_on_interrupt(budget), live_progress(quiet=json) as progress:
+        answer = api.verify(
+            loaded,
+            chosen_policy,
+            prop,
+            engine=engine,
+            include_initial=_include_initial(initial_state),
+            all_starts=all_starts,
+            stop_at_goal=stop_at_goal,
+            slicing=slicing,
+            seed=seed,
+            budget=budget,
+            on_progress=progress,
+        )
+    evidence, trace_file = _write_answer(answer, out)
+    if json:
+        _print_json(answer.to_json(evidence=evidence))
+    else:
+        show_answer(answer, trace_file=trace_file)
+    if budget.cancelled.is_set():
+        return int(ExitCode.INTERRUPTED)
+    codes = {"holds": ExitCode.HOLDS, "bounded": ExitCode.HOLDS, "violated": ExitCode.VIOLATED}
+    return int(codes.get(answer.verdict, ExitCode.UNKNOWN))
+
+
+def _write_answer(answer: Any, out: Path | None) -> tuple[dict[str, str], str | None]:
+    from policyproof.model.json_text import dumps
+    from policyproof.run.files import write_atomically
+
+    if out is None:
+        return {}, None
+    if out.exists() and not out.is_dir():
+        raise InvalidInput("this is a file, not a folder", where=str(out))
+    evidence: dict[str, str] = {}
+    if answer.trace is not None:
+        answer.trace.write(out / "trace.json")
+        evidence["trace"] = "trace.json"
+    write_atomically(out / "result.json", dumps(answer.to_json(evidence=evidence), indent=2) + "\n")
+    return evidence, str(out / "trace.json") if "trace" in evidence else None
+
+
+@app.command()
+def replay(
+    model: ModelFile,
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.json.", show_default=False)],
+    policy: PolicyFile = None,
+    properties: PropertiesFile = None,
+    property_: PropertyText = None,
+    const: Constants = None,
+    filter_: Filter = None,
+    vecnormalize: VecNormalize = None,
+    initial_state: InitialState = "property",
+    steps_only: Annotated[
+        bool, typer.Option("--steps-only", help="Check only that every step happens, for no property.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Check with an independent interpreter, in exact arithmetic, that a trace really happens."""
+    from policyproof.evidence.replay import replay as check
+    from policyproof.evidence.trace import read_trace
+    from policyproof.report.terminal import console
+
+    loaded = _load(model, properties, const)
+    prop = None if steps_only else loaded.property(property_)
+    chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
+    outcome = check(
+        loaded.model, read_trace(trace), prop, chosen_policy, include_initial=_include_initial(initial_state)
+    )
+    if json:
+        _print_json(
+            {
+                "schema": "policyproof-replay-1",
+                "accepted": outcome.accepted,
+                "reason": outcome.reason,
+                "steps": outcome.steps,
+                "ties": list(outcome.ties),
+                "deployed_disagreements": list(outcome.disagreements),
+            }
+        )
+    else:
+        shown = console()
+        verdict, style = ("ACCEPTED", "bold green") if outcome.accepted else ("REJECTED", "bold red")
+        shown.print(f"[{style}]{verdict}[/]  {outcome.reason}")
+        if outcome.ties:
+            shown.print(f"  exact ties (the first output wins) in states {', '.join(map(str, outcome.ties))}")
+        for line in outcome.disagreements:
+            shown.print(f"  float32 decides otherwise: {line}")
+    return 0 if outcome.accepted else 1
+
+
+@app.command()
+def simulate(
+    model: ModelFile,
+    policy: PolicyFile = None,
+    properties: PropertiesFile = None,
+    property_: PropertyText = None,
+    const: Constants = None,
+    rollouts: Annotated[int, typer.Option("--rollouts", min=1, max=10_000_000)] = 1000,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="The longest rollout.")] = 1000,
+    seed: Seed = 0,
+    timeout: Timeout = None,
+    json: Json = False,
+    filter_: Filter = None,
+    vecnormalize: VecNormalize = None,
+    initial_state: InitialState = "property",
+) -> int:
+    """Roll the policy out at random: success, failure and stuck rates, and an example.  Proves nothing."""
+    from policyproof.model.flat import flatten
+    from policyproof.report.rollouts import run_rollouts, show_rollouts
+    from policyproof.run.budget import Budget
+
+    loaded = _load(model, properties, const)
+    prop = loaded.property(property_)
+    chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
+    budget = Budget(timeout)
+    simulation = run_rollouts(
+        flatten(loaded.model),
+        prop,
+        chosen_policy,
+        include_initial=_include_initial(initial_state),
+        rollouts=rollouts,
+        steps=steps,
+        seed=seed,
+        budget=budget,
+    )
+    if json:
+        example = {"states": list(simulation.example), "labels": list(simulation.example_labels)}
+        outcome = {"outcome": simulation.example_outcome, **example}
+        _print_json(
+            {
+                "schema": "policyproof-simulation-1",
+                "seed": seed,
+                "statistics": simulation.statistics(),
+                "example": outcome,
+            }
+        )
+    else:
+        show_rollouts(simulation)
+    return 0
+
+
+@app.command()
+def supports(
+    model: ModelFile,
+    properties: PropertiesFile = None,
+    const: Constants = None,
+    json: Json = False,
+) -> int:
+    """List what a model contains, and everything in it that is not supported."""
+    from policyproof.report.capabilities import capabilities, show_capabilities
+
+    report = capabilities(model, properties, _constants(const))
+    if json:
+        _print_json(report)
+    else:
+        show_capabilities(report)
+    return int(ExitCode.HOLDS if report["supported"] else ExitCode.INVALID_INPUT)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A JANI model, or a network.", show_default=False)],
+    target: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where to write: .jani, .onnx or .npz.", show_default=False)
+    ],
+    const: Constants = None,
+    flatten: Annotated[
+        bool, typer.Option("--flatten", help="Write one automaton instead of a network of them.")
+    ] = False,
+    nondeterministic: Annotated[
+        bool, typer.Option("--nondeterministic", help="With --flatten: one edge per operator, without probabilities.")
+    ] = False,
+    activation: Annotated[
+        str | None, typer.Option("--activation", help="The activation, for files that do not name it.")
+    ] = None,
+    vecnormalize: VecNormalize = None,
+) -> int:
+    """Convert a model (JANI to JANI, constants fixed) or a network (any supported format to ONNX or npz)."""
+    from policyproof.report.conversion import convert_model, convert_network
+
+    if source.suffix == ".jani":
+        convert_model(source, target, _constants(const), flattened=flatten, nondeterministic=nondeterministic)
+    else:
+        convert_network(source, target, activation=activation, vecnormalize=vecnormalize)
+    sys.stdout.write(f"wrote {target}\n")
+    return 0
+
+
+@app.command()
+def demo(
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the files of the demo there.")] = None,
+) -> int:
+    """Prove a bundled policy safe, refute another one, and replay the counterexample."""
+    from policyproof.report.demonstration import run_demo
+
+    return run_demo(out)
+
+
+@policy_commands.command("init")
+def policy_init(
+    model: ModelFile,
+    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="A network file.", show_default=False)],
+    const: Constants = None,
+    activation: Annotated[str | None, typer.Option("--activation", help="For files that do not name it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Default: NETWORK with the suffix .json.")
+    ] = None,
+) -> int:
+    """Write a first policy.json that connects a network to a model, from sizes and names."""
+    from policyproof.report.conversion import write_interface
+
+    target = write_interface(_load(model, None, const), network, out, activation=activation)
+    sys.stdout.write(f"wrote {target}; check the order of its inputs and labels\n")
+    return 0
+
+
+@policy_commands.command("inspect")
+def policy_inspect(
+    model: ModelFile,
+    policy: Annotated[
+        Path, typer.Argument(metavar="POLICY", help="An interface file or a network.", show_default=False)
+    ],
+    const: Constants = None,
+    vecnormalize: VecNormalize = None,
+    json: Json = False,
+) -> int:
+    """Show how a policy is connected to a model, and compare its network with the original runtime."""
+    from policyproof.report.inspection import inspect_policy, show_policy
+
+    report = inspect_policy(_load(model, None, const), policy, vecnormalize)
+    if json:
+        _print_json(report)
+    else:
+        show_policy(report)
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Random rollouts in batches: how does the policy usually behave?
+
+Simulation proves nothing; it shows success, failure and stuck rates, and finds shallow bugs quickly.
+Among the steps that are possible under the policy one is drawn uniformly, then one of its
+destinations by probability.  Real variables are float64 here, and what the environment may choose
+is drawn uniformly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policyproof.engines.policy_successors import NO_LABEL, PolicySuccessors
+from policyproof.model.batch_kernel import evaluate_batch
+from policyproof.model.definedness import definedness
+from policyproof.model.exact import ExactProgram
+from policyproof.model.expressions import FALSE, Expression, conjunction
+from policyproof.model.flat import FlatModel
+from policyproof.model.ranges import specialise
+from policyproof.model.start_states import boxes_where
+from policyproof.model.successors import Successors
+from policyproof.policy.policy import Policy
+from policyproof.run.budget import Budget
+from policyproof.run.errors import InvalidInput
+
+MAXIMAL_START_BOXES = 1_000_000
+REJECTIONS = 1000
+RUNNING, SUCCESS, FAILURE, STUCK = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What happened in a number of rollouts."""
+
+    rollouts: int
+    success: int
+    failure: int
+    stuck: int
+    unfinished: int
+    steps: NDArray[np.int64]
+    """The length of every rollout."""
+    example: tuple[Mapping[str, Any], ...]
+    """The states of one rollout: the first that failed, else the first of all."""
+    example_labels: tuple[str | None, ...]
+    example_outcome: str
+
+    def statistics(self) -> dict[str, int | float]:
+        count = self.rollouts
+        return {
+            "rollouts": count,
+            "success_rate": self.success / count,
+            "failure_rate": self.failure / count,
+            "stuck_rate": self.stuck / count,
+            "unfinished_rate": self.unfinished / count,
+            "mean_steps": float(self.steps.mean()),
+            "longest": int(self.steps.max()),
+        }
+
+
+class Simulator:
+    """The dynamics of a model under a policy, for batches of states (or under labels given from outside)."""
+
+    def __init__(self, flat: FlatModel, policy: Policy | None = None) -> None:
+        self.flat = flat
+        self.policy = policy
+        self.successors = PolicySuccessors(flat, policy)
+        self.generator = self.successors.generator
+        self.layout = self.successors.layout
+        self._weights: dict[int, tuple[int, float | Expression]] = {}
+        self._groups: dict[tuple[Any, ...], int] = {}
+
+    # States
+
+    def start_boxes(self, condition: Expression, budget: Budget) -> tuple[NDArray[np.int64], NDArray[np.int64], bool]:
+        """The boxes of a start condition, and whether it holds throughout all of them."""
+        lower, upper, certain, count = [], [], True, 0
+        for boxes in boxes_where(self.flat, condition, budget=budget):
+            lower.append(boxes.lower)
+            upper.append(boxes.upper)
+            certain = certain and bool(boxes.certain.all())
+            count += len(boxes.lower)
+            if count > MAXIMAL_START_BOXES:
+                break
+        if not lower:
+            raise InvalidInput("the start condition holds in no state")
+        return np.concatenate(lower), np.concatenate(upper), certain
+
+    def sample_starts(
+        self, condition: Expression, count: int, random: np.random.Generator, budget: Budget
+    ) -> NDArray[np.int64]:
+        """`states[count, variable]`, uniform over the states in which the condition holds."""
+        return self.draw(self.start_boxes(condition, budget), condition, count, random)
+
+    def draw(
+        self,
+        boxes: tuple[NDArray[np.int64], NDArray[np.int64], bool],
+        condition: Expression,
+        count: int,
+        random: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """States drawn from the boxes of a condition; where reals are left to decide, by rejection."""
+        lower, upper, certain = boxes
+        real = np.array([item.domain.kind == "real" for item in self.flat.variables])
+        sizes = np.where(real, 1.0, upper.astype(np.float64) - lower.astype(np.float64) + 1.0).prod(axis=1)
+        tape = None if certain else self.compile([condition])
+        found = np.empty((count, lower.shape[1]), dtype=np.int64)
+        filled = 0
+        for _ in range(REJECTIONS):
+            chosen = random.choice(len(lower), size=count - filled, p=sizes / sizes.sum())
+            states = np.empty((len(chosen), lower.shape[1]), dtype=np.int64)
+            for column, is_real in enumerate(real):
+                low, high = lower[chosen, column], upper[chosen, column]
+                if is_real:
+                    low_ends, high_ends = low.view(np.float64), high.view(np.float64)
+                    if not (np.isfinite(low_ends).all() and np.isfinite(high_ends).all()):
+                        name = self.flat.variables[column].name
+                        raise InvalidInput(f"the start condition does not bound the real variable {name!r}")
+                    drawn = low_ends + random.random(len(chosen)) * (high_ends - low_ends)
+                    states[:, column] = drawn.view(np.int64)
+                else:
+                    states[:, column] = random.integers(low, high, endpoint=True)
+            if tape is not None:
+                states = states[evaluate_batch(tape, states)[0][:, 0] != 0]
+            found[filled : filled + len(states)] = states
+            filled += len(states)
+            if filled == count:
+                return found
+        raise InvalidInput("the start condition is too narrow to sample: no state was found in many draws")
+
+    def compile(self, conditions: list[Expression]) -> Any:
+        """A tape of conditions on states; a condition without a value is false."""
+        prepared = [self.flat.state_condition(condition) for condition in conditions]
+        total = [conjunction([condition, definedness(condition)]) for condition in prepared]
+        return self.generator.compile(specialise(total, self.flat.box))
+
+    def named(self, state: NDArray[np.int64]) -> dict[str, Any]:
+        """A state as name -> value; locations by their names."""
+        values: dict[str, Any] = {}
+        for item, value in zip(self.flat.variables, state.tolist(), strict=True):
+            if item.domain.kind == "real":
+                values[item.name] = float(np.int64(value).view(np.float64))
+            else:
+                values[item.name] = bool(value) if item.domain.kind == "bool" else value
+        for automaton in self.flat.model.automata:
+            values[f"@{automaton.name}"] = automaton.locations[values[f"@{automaton.name}"]].name
+        return values
+
+    # Steps
+
+    def step(
+        self, words: NDArray[np.int64], labels: NDArray[np.int64] | None, random: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """One random step: (next words, the label taken, did anything happen?).
+
+        `labels`: the chosen label of every state; None: any label may be taken.
+        """
+        seed = int(random.integers(1 << 40))
+        following, taken, moved = words.copy(), np.full(len(words), NO_LABEL), np.zeros(len(words), dtype=np.bool_)
+        groups = [None] if labels is None else np.unique(labels).tolist()
+        for label in groups:
+            rows = np.arange(len(words)) if label is None else np.flatnonzero(labels == label)
+            allowed = None if label is None else self.successors.labels_with(label)
+            found = self.generator.expand(words[rows], allowed, seed=seed)
+            picked = self._pick(found, words[rows], random)
+            target = rows[found.source[picked]]
+            following[target] = found.words[picked]
+            taken[target] = found.label[picked]
+            moved[target] = True
+        return following, taken, moved
+
+    def _pick(self, found: Successors, words: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+        """One successor per source: a step uniformly, then a destination by probability."""
+        if len(found) == 0:
+            return np.empty(0, dtype=np.int64)
+        operators, place = np.unique(found.operator, return_inverse=True)
+        entries = [self._weight(int(operator)) for operator in operators]
+        group = np.array([entry[0] for entry in entries])[place]
+        constant = np.array([entry[1] if isinstance(entry[1], float) else np.nan for entry in entries])
+        weight = constant[place]
+        for row in np.flatnonzero(np.isnan(weight)):
+            probability = entries[place[row]][1]
+            state = self.layout.unpack(words[found.source[row]][None, :])[0]
+            weight[row] = self._probability(probability, state)
+        # One random number per (source, group): the group with the greatest is taken.
+        _, pair = np.unique(np.stack([found.source, group]), axis=1, return_inverse=True)
+        pair = pair.reshape(-1)
+        draw = random.random(int(pair.max()) + 1)[pair]
+        # An exponential race: the first arrival is distributed as the weights are.
+        arrival = random.exponential(size=len(found)) / weight
+        order = np.lexsort((arrival, -draw, found.source))
+        sources = found.source[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = sources[1:] != sources[:-1]
+        return order[first]
+
+    def _weight(self, operator: int) -> tuple[int, float | Expression]:
+        """The group of an operator (its edges), and its probability within the group."""
+        if operator not in self._weights:
+            item = self.flat.operators[operator]
+            key = tuple((automaton, edge) for automaton, edge, _ in item.origin)
+            group = self._groups.setdefault(key, len(self._groups))
+            probability: float | Expression = 1.0
+            if item.probability is not None:
+                known = item.probability.is_constant
+                probability = float(item.probability.exact) if known else item.probability
+            self._weights[operator] = (group, probability)
+        return self._weights[operator]
+
+    def _probability(self, probability: float | Expression, state: NDArray[np.int64]) -> float:
+        assert isinstance(probability, Expression)
+        names = {item.name: value for item, value in zip(self.flat.variables, state.tolist(), strict=True)}
+        for item in self.flat.variables:
+            if item.domain.kind == "bool":
+                names[item.name] = bool(names[item.name])
+            elif item.domain.kind == "real":
+                names[item.name] = float(np.int64(names[item.name]).view(np.float64))
+        value: Any = ExactProgram([probability])(names)[0]
+        return float(value)
+
+
+def simulate(
+    simulator: Simulator,
+    start: Expression,
+    *,
+    unsafe: Expression = FALSE,
+    goal: Expression = FALSE,
+    rollouts: int = 1000,
+    maximal_steps: int = 1000,
+    seed: int = 0,
+    budget: Budget | None = None,
+) -> Iterator[Simulation | tuple[int, int]]:
+    """Roll out; yields (step, still running) on the way, and the `Simulation` at the end."""
+    budget = budget or Budget()
+    random = np.random.default_rng(seed)
+    states = simulator.sample_starts(start, rollouts, random, budget)
+    tape = simulator.compile([unsafe, goal])
+    outcome = np.full(rollouts, RUNNING)
+    steps = np.zeros(rollouts, dtype=np.int64)
+    words = simulator.layout.pack(states)
+    history = [words.copy()]
+    taken_history: list[NDArray[np.int64]] = []
+    for step in range(maximal_steps + 1):
+        running = np.flatnonzero(outcome == RUNNING)
+        values = evaluate_batch(tape, simulator.layout.unpack(words[running]))[0]
+        outcome[running[values[:, 1] != 0]] = SUCCESS
+        outcome[running[values[:, 0] != 0]] = FAILURE
+        running = np.flatnonzero(outcome == RUNNING)
+        if len(running) == 0 or step == maximal_steps:
+            break
+        budget.check()
+        yield step, len(running)
+        words[running], taken, moved = _advance(simulator, words[running], random)
+        outcome[running[~moved]] = STUCK
+        steps[running[moved]] += 1
+        all_taken = np.full(rollouts, NO_LABEL)
+        all_taken[running] = taken
+        taken_history.append(all_taken)
+        history.append(words.copy())
+    yield _summary(simulator, outcome, steps, history, taken_history)
+
+
+def _advance(
+    simulator: Simulator, words: NDArray[np.int64], random: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    policy = simulator.policy
+    if policy is None:
+        return simulator.step(words, None, random)
+    if not policy.action_variables:
+        return simulator.step(words, simulator.successors.chosen_labels(words), random)
+    states = simulator.layout.unpack(words)
+    # The outputs are the values of action variables, set before the environment moves.
+    decider = simulator.successors.decider
+    assert decider is not None
+    outputs = decider.outputs(states)
+    for number, name in enumerate(policy.action_variables):
+        states[:, simulator.layout.position[name]] = np.ascontiguousarray(outputs[:, number]).view(np.int64)
+    return simulator.step(simulator.layout.pack(states), None, random)
+
+
+def _summary(
+    simulator: Simulator,
+    outcome: NDArray[np.int64],
+    steps: NDArray[np.int64],
+    history: list[NDArray[np.int64]],
+    taken: list[NDArray[np.int64]],
+) -> Simulation:
+    failed = np.flatnonzero(outcome == FAILURE)
+    shown = int(failed[0]) if len(failed) else 0
+    length = int(steps[shown])
+    states = [simulator.layout.unpack(words[shown][None, :])[0] for words in history[: length + 1]]
+    labels = [int(row[shown]) for row in taken[:length]]
+    names = {RUNNING: "unfinished", SUCCESS: "success", FAILURE: "failure", STUCK: "stuck"}
+    return Simulation(
+        rollouts=len(outcome),
+        success=int((outcome == SUCCESS).sum()),
+        failure=int((outcome == FAILURE).sum()),
+        stuck=int((outcome == STUCK).sum()),
+        unfinished=int((outcome == RUNNING).sum()),
+        steps=steps,
+        example=tuple(simulator.named(state) for state in states),
+        example_labels=tuple(None if label < 0 else simulator.flat.labels[label] for label in labels),
+        example_outcome=names[int(outcome[shown])],
+    )

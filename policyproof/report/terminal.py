@@ -1,0 +1,137 @@
+"""What people see in the terminal: live progress, and the summary of an answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from policyproof.api import Answer, describe_property
+from policyproof.engines.result import Progress
+from policyproof.evidence.trace import Trace
+
+STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow", "bounded": "bold cyan"}
+SHOWN_STEPS = 12
+SHOWN_VARIABLES = 8
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that honours NO_COLOR and is plain when piped."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+class LiveProgress:
+    """Shows on stderr what an engine is doing; silent unless that is a terminal."""
+
+    def __init__(self, status: Status | None) -> None:
+        self._status = status
+
+    def __call__(self, progress: Progress) -> None:
+        if self._status is None:
+            return
+        numbers = "  ".join(
+            f"{name.replace('_', ' ')} {format_number(value)}" for name, value in progress.numbers.items()
+        )
+        self._status.update(f"{progress.activity}  [dim]{numbers}[/dim]")
+
+
+@contextmanager
+def live_progress(*, quiet: bool = False) -> Iterator[LiveProgress]:
+    terminal = console(stderr=True)
+    if quiet or not terminal.is_terminal:
+        yield LiveProgress(None)
+        return
+    with terminal.status("starting") as status:
+        yield LiveProgress(status)
+
+
+def format_number(value: int | float) -> str:
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{int(value):,}"
+
+
+def show_answer(answer: Answer, *, trace_file: str | None = None) -> None:
+    """The verdict in a line, what it belongs to, the numbers, and the trace."""
+    out = console()
+    result = answer.result
+    out.print(Text.assemble((result.verdict.upper(), STYLES[result.verdict]), "  ", result.reason))
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("model", Text(answer.model.model.name))
+    table.add_row("property", Text(describe_property(answer.question)))
+    table.add_row("policy", Text("none (all labels)" if answer.policy is None else answer.policy.source))
+    arithmetic = "exact real arithmetic" if result.arithmetic == "real" else "within the solver's tolerance"
+    table.add_row("engine", Text(f"{result.engine}, {arithmetic}, {answer.seconds:.2f} s"))
+    for name, value in _chosen(result.statistics).items():
+        table.add_row(name, value)
+    out.print(table)
+    if answer.trace is not None:
+        out.print()
+        show_trace(answer.trace)
+        if trace_file is not None:
+            out.print(f"  trace written to {trace_file}; check it with: policyproof replay", style="dim")
+
+
+def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
+    """The numbers that a person wants first; all of them are in the JSON."""
+    shown = {"states": format_number(statistics.get("states", 0))}
+    if "transitions" in statistics:
+        shown["transitions"] = format_number(statistics["transitions"])
+    if "start_states" in statistics:
+        parts = [
+            f"{format_number(statistics[f'start_states_{kind}'])} {kind}"
+            for kind in ("safe", "unsafe", "open")
+            if statistics.get(f"start_states_{kind}")
+        ]
+        total = format_number(statistics["start_states"])
+        shown["start states"] = f"{total} ({', '.join(parts)})" if parts else total
+    for name in ("unsafe_states", "goal_states", "stuck_states", "deadlock_states", "ties"):
+        if statistics.get(name):
+            shown[name.replace("_", " ")] = format_number(statistics[name])
+    return shown
+
+
+def show_trace(trace: Trace) -> None:
+    """The trace as a table: only what changes, long ones cut in the middle."""
+    out = console()
+    changing = [name for name in _columns(trace) if len({str(_value(state, name)) for state in trace.states}) > 1]
+    shown = changing[:SHOWN_VARIABLES] or _columns(trace)[:SHOWN_VARIABLES]
+    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
+    table.add_column("step", justify="right")
+    table.add_column("label")
+    for name in shown:
+        table.add_column(name, justify="right")
+    rows = list(range(len(trace.states)))
+    if len(rows) > SHOWN_STEPS:
+        rows = [*rows[: SHOWN_STEPS // 2], -1, *rows[-SHOWN_STEPS // 2 :]]
+    for number in rows:
+        if number < 0:
+            table.add_row("...")
+            continue
+        label = "start" if number == 0 else (trace.steps[number - 1].label or "(silent)")
+        if number > 0 and not trace.steps[number - 1].edges:
+            label = "(stopped)"
+        table.add_row(str(number), label, *[str(_value(trace.states[number], name)) for name in shown])
+    out.print(table)
+    constant = len(_columns(trace)) - len(shown)
+    if constant > 0:
+        hidden = len(changing) - len(shown)
+        more = f", {hidden} more change" if hidden > 0 else ""
+        out.print(f"    {constant} further values not shown{more}", style="dim")
+
+
+def _columns(trace: Trace) -> list[str]:
+    first = trace.states[0]
+    return [*first.variables, *(f"@{name}" for name in first.locations)]
+
+
+def _value(state: Any, name: str) -> Any:
+    return state.locations[name[1:]] if name.startswith("@") else state.variables[name]
