@@ -24,7 +24,7 @@ from policyproof.run.errors import InvalidInput
 
 def _constant_policy(model, label: str, labels: list[str], *, filtered: bool = False) -> Policy:
     """A policy that always likes one label best."""
-    names = [item for item in model.model.variables]
+    names = model.model.variables
     bias = np.array([1.0 if name == label else 0.0 for name in labels])
     network = Network((Affine(np.zeros((len(labels), len(names))), bias),), len(names))
     return Policy((network,), tuple(item.expression for item in names), tuple(labels), filter=filtered)

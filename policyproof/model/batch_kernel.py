@@ -14,12 +14,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from policyproof.model.tape import INTEGER_LIMIT, Op, Tape
+from policyproof.run.threads import over_ranges
 
 BLOCK = 128
+
+INSTRUCTIONS_PER_THREAD = 1_000_000
+"""Instructions times states that a thread should have to do (about a millisecond)."""
 
 # Numba freezes module constants, but not members of an IntEnum.
 IADD, ISUB, IMUL, IFLOORDIV, IMOD = (int(Op[name]) for name in ("IADD", "ISUB", "IMUL", "IFLOORDIV", "IMOD"))
@@ -229,24 +233,21 @@ def prepare(constants, variable_count, integers):
         integers[variable_count + k, :] = constants[k]
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _evaluate(code, register_count, variable_count, constants, roots, states, results, flags, threads):
+@njit(cache=True, nogil=True, error_model="numpy")
+def _evaluate(code, register_count, variable_count, constants, roots, states, results, flags):
     count = states.shape[0]
-    blocks = (count + BLOCK - 1) // BLOCK
-    for thread in prange(threads):
-        integers = np.zeros((register_count, BLOCK), dtype=np.int64)
-        floats = integers.view(np.float64)
-        prepare(constants, variable_count, integers)
-        for block in range(blocks * thread // threads, blocks * (thread + 1) // threads):
-            start = block * BLOCK
-            size = min(BLOCK, count - start)
-            for v in range(variable_count):
-                for j in range(size):
-                    integers[v, j] = states[start + j, v]
-            run_block(code, integers, floats, flags[thread])
-            for r in range(roots.shape[0]):
-                for j in range(size):
-                    results[start + j, r] = integers[roots[r], j]
+    integers = np.zeros((register_count, BLOCK), dtype=np.int64)
+    floats = integers.view(np.float64)
+    prepare(constants, variable_count, integers)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
+        for v in range(variable_count):
+            for j in range(size):
+                integers[v, j] = states[start + j, v]
+        run_block(code, integers, floats, flags)
+        for r in range(roots.shape[0]):
+            for j in range(size):
+                results[start + j, r] = integers[roots[r], j]
 
 
 def evaluate_batch(tape: Tape, states: NDArray[np.int64]) -> tuple[NDArray[np.int64], bool]:
@@ -254,21 +255,21 @@ def evaluate_batch(tape: Tape, states: NDArray[np.int64]) -> tuple[NDArray[np.in
 
     The second result says whether an integer left 62 bits.
     """
-    from numba import get_num_threads
-
     results = np.empty((len(states), len(tape.roots)), dtype=np.int64)
-    threads = max(1, min(get_num_threads(), len(states) // (4 * BLOCK)))
-    flags = np.zeros((threads, 8), dtype=np.int64)
     states = np.ascontiguousarray(states, dtype=np.int64)
-    _evaluate(
-        tape.code,
-        tape.register_count,
-        tape.variable_count,
-        tape.constants,
-        tape.roots,
-        states,
-        results,
-        flags,
-        threads,
-    )
-    return results, bool(flags[:, 0].any())
+
+    def task(first: int, last: int) -> bool:
+        flags = np.zeros(2, dtype=np.int64)
+        _evaluate(
+            tape.code, tape.register_count, tape.variable_count, tape.constants, tape.roots, states[first:last],
+            results[first:last], flags,
+        )  # fmt: skip
+        return bool(flags[0])
+
+    overflow = over_ranges(task, len(states), least=least_batch(tape))
+    return results, any(overflow)
+
+
+def least_batch(tape: Tape) -> int:
+    """How many states make it worth while to wake another thread."""
+    return max(4 * BLOCK, INSTRUCTIONS_PER_THREAD // (len(tape.code) + tape.variable_count + 1))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
 from policyproof.model.batch_kernel import (
@@ -74,6 +74,7 @@ from policyproof.model.batch_kernel import (
     real_function,
 )  # fmt: skip
 from policyproof.model.tape import INTEGER_LIMIT, Tape
+from policyproof.run.threads import over_ranges
 
 INFINITE = INTEGER_LIMIT
 LIBRARY_ULPS = 4
@@ -537,21 +538,19 @@ def _divide_real(x, y, t, flo, fhi):
         _narrow_real(x, down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s))), flo, fhi)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
-def _evaluate(code, count, variables, constants, roots, box_lower, box_upper, lower, upper, threads):
-    boxes = box_lower.shape[0]
-    for thread in prange(threads):
-        lo, hi = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        flo, fhi = lo.view(np.float64), hi.view(np.float64)
-        for k in range(constants.shape[0]):
-            lo[variables + k], hi[variables + k] = constants[k, 0], constants[k, 1]
-        for n in range(boxes * thread // threads, boxes * (thread + 1) // threads):
-            for v in range(variables):
-                lo[v], hi[v] = box_lower[n, v], box_upper[n, v]
-            for k in range(code.shape[0]):
-                forward(code[k, 0], code[k, 1], code[k, 2], code[k, 3], code[k, 4], lo, hi, flo, fhi)
-            for r in range(roots.shape[0]):
-                lower[n, r], upper[n, r] = lo[roots[r]], hi[roots[r]]
+@_jit
+def _evaluate(code, count, variables, constants, roots, box_lower, box_upper, lower, upper):
+    lo, hi = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    flo, fhi = lo.view(np.float64), hi.view(np.float64)
+    for k in range(constants.shape[0]):
+        lo[variables + k], hi[variables + k] = constants[k, 0], constants[k, 1]
+    for n in range(box_lower.shape[0]):
+        for v in range(variables):
+            lo[v], hi[v] = box_lower[n, v], box_upper[n, v]
+        for k in range(code.shape[0]):
+            forward(code[k, 0], code[k, 1], code[k, 2], code[k, 3], code[k, 4], lo, hi, flo, fhi)
+        for r in range(roots.shape[0]):
+            lower[n, r], upper[n, r] = lo[roots[r]], hi[roots[r]]
 
 
 def evaluate_boxes(
@@ -561,13 +560,16 @@ def evaluate_boxes(
 
     Reals stand everywhere as the bits of a float64.  The tape must not reuse registers.
     """
-    from numba import get_num_threads
-
     shape = (len(lower), len(tape.roots))
     result_lower, result_upper = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
-    threads = max(1, min(get_num_threads(), len(lower) // 64))
-    _evaluate(
-        tape.code, tape.register_count, tape.variable_count, tape.constant_bounds, tape.roots,
-        np.ascontiguousarray(lower), np.ascontiguousarray(upper), result_lower, result_upper, threads,
-    )  # fmt: skip
+    lower, upper = np.ascontiguousarray(lower), np.ascontiguousarray(upper)
+
+    def task(first: int, last: int) -> None:
+        part = slice(first, last)
+        _evaluate(
+            tape.code, tape.register_count, tape.variable_count, tape.constant_bounds, tape.roots,
+            lower[part], upper[part], result_lower[part], result_upper[part],
+        )  # fmt: skip
+
+    over_ranges(task, len(lower), least=100_000 // (len(tape.code) + 1) + 16)
     return result_lower, result_upper

@@ -4,10 +4,11 @@
     E<> goal                  E [ !crashed U<=10 goal ]           Pmax=? [ F<=7 fail ]
     @car = crashed            `table-counter` >= 3                queue[i + 1] = 0 & !busy
 
-A name in backquotes may contain anything; `@automaton = location` asks where an automaton is.
+A name in backquotes may contain anything (a backquote is doubled); `@automaton = location` asks where
+an automaton is.  `π` (or `pi`) and `e()` are the real constants.
 From loose to tight: `c ? a : b`, `<=>`, `=>`, `|`, `&`, `!`, comparisons, `+ -`, `* / %`, unary `-`.
-A temporal operator binds like `!`; what follows its operand must not be `&` or `|`, since people
-read `A[] a & b` both ways.
+A temporal operator binds like `!`; what follows its operand must not be `&`, `|`, `=>`, `<=>` or `?`,
+since people read `A[] a & b` and `A[] a => b` both ways.
 
 Errors point at the column.
 """
@@ -46,14 +47,18 @@ from policyproof.model.properties import (
 )
 from policyproof.run.errors import InvalidInput
 
-MAXIMAL_DEPTH = 60
-"""How deep parentheses may nest in a text that a person wrote."""
+MAXIMAL_DEPTH = 40
+"""How deep parentheses may nest in a text that a person wrote.  Each level takes up to 18 calls inside
+each other, and Python allows a thousand, those of the callers included."""
+MAXIMAL_DIGITS = 300
+SHOWN_WIDTH = 160
+"""Longer lines are cut around the error."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
         (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)
-      | (?P<name>[A-Za-z_][A-Za-z0-9_.]*)
-      | `(?P<quoted>[^`]+)`
+      | (?P<name>[A-Za-z_][A-Za-z0-9_.]*|π)
+      | `(?P<quoted>(?:[^`]|``)+)`(?!`)
       | "(?P<label>[^"]*)"
       | (?P<symbol><=>|=>|<=|>=|!=|==|&&|\|\||=\?|<>|\[\]|[-+*/%()\[\],?:!&|=<>^@∧∨¬⇒≠≤≥])
       | (?P<end>\Z)
@@ -63,7 +68,7 @@ _TOKEN = re.compile(
 _SAME = {"==": "=", "&&": "&", "||": "|", "∧": "&", "∨": "|", "¬": "!", "⇒": "=>", "≠": "!=", "≤": "<=", "≥": ">="}
 _WORDS = {"and": "&", "or": "|", "not": "!"}
 _COMPARISONS = {"=": "=", "!=": "≠", "<": "<", "<=": "≤", ">": ">", ">=": "≥"}
-_FUNCTIONS = {name: name for name in OPERATORS if name.isascii() and name.isalpha() and name not in ("ite", "aa", "e")}
+_FUNCTIONS = {name: name for name in OPERATORS if name.isascii() and name.isalpha() and name not in ("ite", "aa")}
 
 Item = Expression | Formula | tuple[Expression, ...]
 
@@ -128,18 +133,38 @@ class _Parser:
                 raise self.error(f"unexpected character {self.text[position]!r}", position)
             kind = match.lastgroup or "end"
             text = match[kind]
-            if kind == "name" and text in _WORDS and text not in self.model.variable_by_name:
+            start = match.start(kind) - (kind in ("quoted", "label"))
+            if kind == "name" and text in _WORDS and not self._declared(text):
                 kind, text = "symbol", _WORDS[text]
-            tokens.append(_Token(kind, _SAME.get(text, text) if kind == "symbol" else text, match.start(kind)))
+            elif kind == "symbol":
+                text = _SAME.get(text, text)
+            elif kind == "quoted":
+                text = text.replace("``", "`")
+            tokens.append(_Token(kind, text, start))
             position = match.end()
         return tokens
 
     def error(self, message: str, start: int) -> InvalidInput:
         # A text with line breaks is shown by the line of the error.
         line_start = self.text.rfind("\n", 0, start) + 1
-        line = self.text[line_start:].split("\n", 1)[0]
-        pointer = " " * (start - line_start) + "^"
-        return InvalidInput(f"{message}, at column {start - line_start + 1}:\n  {line}\n  {pointer}")
+        line_end = self.text.find("\n", start)
+        line = self.text[line_start : line_end if line_end >= 0 else None]
+        place = start - line_start
+        if len(line) > SHOWN_WIDTH:
+            first = max(0, place - SHOWN_WIDTH // 2)
+            last = first + SHOWN_WIDTH
+            cut = "…" * (first > 0)
+            line = cut + line[first:last] + "…" * (last < len(line))
+            pointer = " " * (place - first + len(cut)) + "^"
+        else:
+            pointer = " " * place + "^"
+        if len(message) > 2 * SHOWN_WIDTH:
+            message = message[: 2 * SHOWN_WIDTH] + "…"
+        return InvalidInput(f"{message}, at column {place + 1}:\n  {line}\n  {pointer}")
+
+    def _declared(self, name: str) -> bool:
+        model = self.model
+        return name in model.variable_by_name or name in model.arrays or name in model.constants
 
     @property
     def next(self) -> _Token:
@@ -292,10 +317,16 @@ class _Parser:
 
     def temporal(self) -> Item | _Location:
         token = self.next
-        if token.kind != "name" or token.text in self.model.variable_by_name or token.text in self.model.arrays:
+        if token.kind != "name":
             return self.comparison()
         following = self.tokens[self.position + 1]
         follows = following.text if following.kind == "symbol" else ""
+        # A name of the model goes first, except where no name can stand.
+        quantifies = token.text in ("A", "E") and (
+            follows in ("[]", "<>") or (follows == "[" and token.text not in self.model.arrays)
+        )
+        if self._declared(token.text) and not quantifies and follows != "(":
+            return self.comparison()
         if token.text in ("A", "E"):
             if follows in ("[]", "<>"):
                 self.position += 2
@@ -318,7 +349,7 @@ class _Parser:
         bounds = self.bounds(operator)
         operand = self._operand()
         path = Path(operator, operand, None, bounds)  # type: ignore[arg-type]
-        if self.at("&", "|"):
+        if self.at("&", "|", "=>", "<=>", "?"):
             text = token.text
             raise self.error(
                 f"write {text}… ( ... ) or ( {text}… ... ): what {self.next.text!r} joins is not clear", self.next.start
@@ -343,8 +374,7 @@ class _Parser:
 
     def path(self) -> Path:
         token = self.next
-        known = token.text in self.model.variable_by_name
-        if token.kind == "name" and token.text in ("X", "F", "G") and not known:
+        if token.kind == "name" and token.text in ("X", "F", "G") and not self._declared(token.text):
             self.take()
             bounds = self.bounds(token.text)
             return Path(token.text, self._path_operand(), None, bounds)  # type: ignore[arg-type]
@@ -369,16 +399,14 @@ class _Parser:
             if relation.text not in ("<", "<=", ">", ">="):
                 raise self.error("expected =? or a comparison with a bound", relation.start)
             comparison = _COMPARISONS[relation.text]
-            number = self.take()
-            if number.kind != "number":
-                raise self.error("expected a number", number.start)
-            bound = Fraction(number.text)
+            bound = Fraction(self.number())
             if self.at("/"):
                 self.take()
-                divisor = self.take()
-                if divisor.kind != "number" or Fraction(divisor.text) == 0:
-                    raise self.error("expected a number", divisor.start)
-                bound /= Fraction(divisor.text)
+                start = self.next.start
+                divisor = self.number()
+                if divisor == 0:
+                    raise self.error("expected a number other than zero", start)
+                bound /= divisor
         self.need("[")
         path = self.path()
         self.need("]")
@@ -420,6 +448,14 @@ class _Parser:
             raise self.error("expected a number of steps", token.start)
         return int(token.text)
 
+    def number(self) -> int | Fraction:
+        token = self.take()
+        if token.kind != "number":
+            raise self.error("expected a number", token.start)
+        if len(token.text) > MAXIMAL_DIGITS:
+            raise self.error(f"a number of more than {MAXIMAL_DIGITS} digits", token.start)
+        return int(token.text) if token.text.isdigit() else Fraction(token.text)
+
     # Expressions
 
     def comparison(self) -> Item | _Location:
@@ -442,10 +478,14 @@ class _Parser:
             raise self.error("a location can only be compared with = or !=", symbol.start)
         token = self.take()
         index = self.automata[item.automaton].location_index
-        if token.kind not in ("name", "quoted") or token.text not in index:
+        number = index.get(token.text) if token.kind in ("name", "quoted") else None
+        if token.kind == "number" and token.text.isdigit() and len(token.text) < 10 and int(token.text) < len(index):
+            # Written by its place, as `format_expression` does.
+            number = int(token.text)
+        if number is None:
             raise self.error(f"{item.automaton!r} has no such location (there are: {', '.join(index)})", token.start)
         place = variable(location_variable(item.automaton), "int")
-        return apply(_COMPARISONS[symbol.text], place, constant(index[token.text]))
+        return apply(_COMPARISONS[symbol.text], place, constant(number))
 
     def sum(self) -> Item | _Location:
         return self._arithmetic(("+", "-"), self.product)
@@ -475,12 +515,9 @@ class _Parser:
         return item
 
     def primary(self) -> Item | _Location:
+        if self.next.kind == "number":
+            return constant(self.number())
         token = self.take()
-        if token.kind == "number":
-            is_integer = token.text.isdigit()
-            if len(token.text) > 300:
-                raise self.error("a number of more than 300 digits", token.start)
-            return constant(int(token.text) if is_integer else Fraction(token.text))
         if token.kind == "quoted":
             return self._indexed(self._named(token.text, token.start), token.start)
         if token.kind == "label":
@@ -504,18 +541,23 @@ class _Parser:
 
     def _name(self, token: _Token) -> Item | _Location:
         name = token.text
-        declared = name in self.model.variable_by_name or name in self.model.arrays or name in self.model.constants
-        if not declared:
-            if name in ("true", "false"):
-                return TRUE if name == "true" else FALSE
-            if name in _FUNCTIONS and self.at("("):
-                return self._function(token)
-            if name in ("pi", "π"):
-                return apply("π")
+        # What is no name of the model here, even if one is spelled like it: backquotes make it one.
+        if name in ("true", "false"):
+            return TRUE if name == "true" else FALSE
+        if name in _FUNCTIONS and self.at("("):
+            return self._function(token)
+        if name == "π" or (name == "pi" and not self._declared(name)):
+            return apply("π")
         return self._indexed(self._named(name, token.start), token.start)
 
     def _named(self, name: str, start: int) -> Expression | tuple[Expression, ...]:
         model = self.model
+        if self.at("[") and name not in model.arrays:
+            # A variable that is called `name[1]` without being an element of an array.
+            whole = name + "".join(token.text for token in self.tokens[self.position : self.position + 3])
+            if whole in model.variable_by_name:
+                self.position += 3
+                return model.variable_by_name[whole].expression
         if name in model.variable_by_name:
             return model.variable_by_name[name].expression
         if name in model.arrays:

@@ -5,14 +5,14 @@ state and each step the kernel lists the enabled branches of every participant a
 their product (the last participant fastest), and through the choices that a branch leaves to the
 environment.  A successor is the source's packed words with the written fields replaced.
 
-Every thread works on its own range of states and stops when its part of the output is full; the
-caller asks again for what is left, so a state's successors always stand together, in order.
+The kernel stops when its output is full; the caller asks again for what is left, so a state's
+successors always stand together, in order.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from policyproof.model.batch_kernel import BLOCK, prepare, run_block
 
@@ -49,119 +49,114 @@ def _set_field(words, fields, variable, value):
     words[word] = (words[word] & ~(mask << shift)) | (((value - lower) & mask) << shift)
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def expand_kernel(
     packed, fields, code, register_count, constants, roots,
-    steps, participants, branches, writes, widest,
-    ranges, capacity, seed,
-    out_words, out_source, out_operator, out_step, out_count, done, flags,
+    steps, participants, branches, writes, widest, seed,
+    out_words, out_source, out_operator, out_step, flags,
 ):  # fmt: skip
-    """Successors of `packed[ranges[t, 0]:ranges[t, 1]]` by thread t, into `out_*[t]`.
+    """Successors of the packed states into `out_*`: (how many, of how many of the states).
 
-    `done[t]` is the number of states whose successors are all there; `flags[t, 0]` reports an
-    integer overflow, `flags[t, 1]` a state that has more successors than the capacity.
+    `flags[0]` reports an integer overflow.
     """
     variable_count = fields.shape[0]
     most_participants = max(1, widest[0])
-    for t in prange(ranges.shape[0]):
-        integers = _registers(register_count, variable_count, constants)
-        floats = integers.view(np.float64)
-        enabled = _table(most_participants, max(1, widest[1]))
-        count = _table(1, most_participants)[0]
-        odometer = _table(1, most_participants)[0]
-        base = _table(1, out_words.shape[2])[0]
-        choices = _table(MAXIMAL_CHOICES, 4)
-        used = 0
-        full = False
-        position = ranges[t, 0]
-        while position < ranges[t, 1] and not full:
-            size = min(BLOCK, ranges[t, 1] - position)
-            load_block(packed, fields, position, size, integers)
-            run_block(code, integers, floats, flags[t])
-            for j in range(size):
-                start_of_state = used
-                for s in range(steps.shape[0]):
-                    first, last = steps[s, STEP_FIRST], steps[s, STEP_LAST]
-                    possible = True
-                    for p in range(first, last):
-                        k = 0
-                        for b in range(participants[p, PARTICIPANT_FIRST], participants[p, PARTICIPANT_LAST]):
-                            if integers[roots[branches[b, BRANCH_GUARD]], j] != 0:
-                                enabled[p - first, k] = b
-                                k += 1
-                        count[p - first] = k
-                        odometer[p - first] = 0
-                        if k == 0:
-                            possible = False
-                            break
-                    while possible:
-                        operator = 0
-                        choice_count = 0
-                        for w in range(base.shape[0]):
-                            base[w] = packed[position + j, w]
-                        for p in range(first, last):
-                            b = enabled[p - first, odometer[p - first]]
-                            size_of_p = participants[p, PARTICIPANT_LAST] - participants[p, PARTICIPANT_FIRST]
-                            operator = operator * size_of_p + b - participants[p, PARTICIPANT_FIRST]
-                            for w in range(branches[b, BRANCH_FIRST], branches[b, BRANCH_LAST]):
-                                variable = writes[w, WRITE_VARIABLE]
-                                value = integers[roots[writes[w, WRITE_VALUE]], j]
-                                if writes[w, WRITE_KIND] == VALUE:
-                                    _set_field(base, fields, variable, value)
-                                elif writes[w, WRITE_KIND] == INTEGER_CHOICE:
-                                    choices[choice_count, 0] = variable
-                                    choices[choice_count, 1] = value
-                                    choices[choice_count, 2] = integers[roots[writes[w, WRITE_UPPER]], j]
-                                    choices[choice_count, 3] = value
-                                    choice_count += 1
-                                else:
-                                    low = floats[roots[writes[w, WRITE_VALUE]], j]
-                                    high = floats[roots[writes[w, WRITE_UPPER]], j]
-                                    share = _mix(seed + 7919 * (position + j) + 104729 * w)
-                                    floats[register_count, 0] = low + share * (high - low)
-                                    _set_field(base, fields, variable, integers[register_count, 0])
-                        for k in range(choice_count):
-                            _set_field(base, fields, choices[k, 0], choices[k, 1])
-                        more = True
-                        while more:
-                            if used >= capacity:
-                                full = True
-                                break
-                            for w in range(base.shape[0]):
-                                out_words[t, used, w] = base[w]
-                            out_source[t, used] = position + j
-                            out_operator[t, used] = steps[s, STEP_OFFSET] + operator
-                            out_step[t, used] = s
-                            used += 1
-                            more = False
-                            for k in range(choice_count - 1, -1, -1):
-                                if choices[k, 3] < choices[k, 2]:
-                                    choices[k, 3] += 1
-                                    more = True
-                                else:
-                                    choices[k, 3] = choices[k, 1]
-                                _set_field(base, fields, choices[k, 0], choices[k, 3])
-                                if more:
-                                    break
-                        if full:
-                            break
+    integers = _registers(register_count, variable_count, constants)
+    floats = integers.view(np.float64)
+    enabled = _table(most_participants, max(1, widest[1]))
+    count = _table(1, most_participants)[0]
+    odometer = _table(1, most_participants)[0]
+    base = _table(1, out_words.shape[1])[0]
+    choices = _table(MAXIMAL_CHOICES, 4)
+    used = 0
+    full = False
+    position, done = 0, 0
+    while position < packed.shape[0] and not full:
+        size = min(BLOCK, packed.shape[0] - position)
+        load_block(packed, fields, position, size, integers)
+        run_block(code, integers, floats, flags)
+        for j in range(size):
+            start_of_state = used
+            for s in range(steps.shape[0]):
+                first, last = steps[s, STEP_FIRST], steps[s, STEP_LAST]
+                possible = True
+                for p in range(first, last):
+                    k = 0
+                    for b in range(participants[p, PARTICIPANT_FIRST], participants[p, PARTICIPANT_LAST]):
+                        if integers[roots[branches[b, BRANCH_GUARD]], j] != 0:
+                            enabled[p - first, k] = b
+                            k += 1
+                    count[p - first] = k
+                    odometer[p - first] = 0
+                    if k == 0:
                         possible = False
-                        for p in range(last - 1, first - 1, -1):
-                            odometer[p - first] += 1
-                            if odometer[p - first] < count[p - first]:
-                                possible = True
+                        break
+                while possible:
+                    operator = 0
+                    choice_count = 0
+                    for w in range(base.shape[0]):
+                        base[w] = packed[position + j, w]
+                    for p in range(first, last):
+                        b = enabled[p - first, odometer[p - first]]
+                        size_of_p = participants[p, PARTICIPANT_LAST] - participants[p, PARTICIPANT_FIRST]
+                        operator = operator * size_of_p + b - participants[p, PARTICIPANT_FIRST]
+                        for w in range(branches[b, BRANCH_FIRST], branches[b, BRANCH_LAST]):
+                            variable = writes[w, WRITE_VARIABLE]
+                            value = integers[roots[writes[w, WRITE_VALUE]], j]
+                            if writes[w, WRITE_KIND] == VALUE:
+                                _set_field(base, fields, variable, value)
+                            elif writes[w, WRITE_KIND] == INTEGER_CHOICE:
+                                choices[choice_count, 0] = variable
+                                choices[choice_count, 1] = value
+                                choices[choice_count, 2] = integers[roots[writes[w, WRITE_UPPER]], j]
+                                choices[choice_count, 3] = value
+                                choice_count += 1
+                            else:
+                                low = floats[roots[writes[w, WRITE_VALUE]], j]
+                                high = floats[roots[writes[w, WRITE_UPPER]], j]
+                                share = _mix(seed + 7919 * (position + j) + 104729 * w)
+                                floats[register_count, 0] = low + share * (high - low)
+                                _set_field(base, fields, variable, integers[register_count, 0])
+                    for k in range(choice_count):
+                        _set_field(base, fields, choices[k, 0], choices[k, 1])
+                    more = True
+                    while more:
+                        if used >= out_words.shape[0]:
+                            full = True
+                            break
+                        for w in range(base.shape[0]):
+                            out_words[used, w] = base[w]
+                        out_source[used] = position + j
+                        out_operator[used] = steps[s, STEP_OFFSET] + operator
+                        out_step[used] = s
+                        used += 1
+                        more = False
+                        for k in range(choice_count - 1, -1, -1):
+                            if choices[k, 3] < choices[k, 2]:
+                                choices[k, 3] += 1
+                                more = True
+                            else:
+                                choices[k, 3] = choices[k, 1]
+                            _set_field(base, fields, choices[k, 0], choices[k, 3])
+                            if more:
                                 break
-                            odometer[p - first] = 0
                     if full:
                         break
+                    possible = False
+                    for p in range(last - 1, first - 1, -1):
+                        odometer[p - first] += 1
+                        if odometer[p - first] < count[p - first]:
+                            possible = True
+                            break
+                        odometer[p - first] = 0
                 if full:
-                    used = start_of_state
-                    if used == 0:
-                        flags[t, 1] = 1
                     break
-                done[t] += 1
-            position += size
-        out_count[t] = used
+            if full:
+                used = start_of_state
+                break
+            done += 1
+        position += size
+    return used, done
 
 
 @njit(cache=True, nogil=True)
@@ -177,37 +172,33 @@ def _registers(register_count, variable_count, constants):
     return integers
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def applicable_kernel(
-    packed, fields, code, register_count, constants, roots, steps, participants, branches, threads, applicable, flags
+    packed, fields, code, register_count, constants, roots, steps, participants, branches, applicable, flags
 ):  # fmt: skip
     """`applicable[state, label]`: does some operator with this label apply?  Silent steps have the last column."""
     count = packed.shape[0]
-    blocks = (count + BLOCK - 1) // BLOCK
-    variable_count = fields.shape[0]
     silent = applicable.shape[1] - 1
-    for t in prange(threads):
-        integers = _registers(register_count, variable_count, constants)
-        floats = integers.view(np.float64)
-        for block in range(blocks * t // threads, blocks * (t + 1) // threads):
-            start = block * BLOCK
-            size = min(BLOCK, count - start)
-            load_block(packed, fields, start, size, integers)
-            run_block(code, integers, floats, flags[t])
-            for j in range(size):
-                for s in range(steps.shape[0]):
-                    label = steps[s, STEP_LABEL] if steps[s, STEP_LABEL] >= 0 else silent
-                    if applicable[start + j, label]:
-                        continue
-                    possible = True
-                    for p in range(steps[s, STEP_FIRST], steps[s, STEP_LAST]):
-                        some = False
-                        for b in range(participants[p, PARTICIPANT_FIRST], participants[p, PARTICIPANT_LAST]):
-                            if integers[roots[branches[b, BRANCH_GUARD]], j] != 0:
-                                some = True
-                                break
-                        if not some:
-                            possible = False
+    integers = _registers(register_count, fields.shape[0], constants)
+    floats = integers.view(np.float64)
+    for start in range(0, count, BLOCK):
+        size = min(BLOCK, count - start)
+        load_block(packed, fields, start, size, integers)
+        run_block(code, integers, floats, flags)
+        for j in range(size):
+            for s in range(steps.shape[0]):
+                label = steps[s, STEP_LABEL] if steps[s, STEP_LABEL] >= 0 else silent
+                if applicable[start + j, label]:
+                    continue
+                possible = True
+                for p in range(steps[s, STEP_FIRST], steps[s, STEP_LAST]):
+                    some = False
+                    for b in range(participants[p, PARTICIPANT_FIRST], participants[p, PARTICIPANT_LAST]):
+                        if integers[roots[branches[b, BRANCH_GUARD]], j] != 0:
+                            some = True
                             break
-                    if possible:
-                        applicable[start + j, label] = True
+                    if not some:
+                        possible = False
+                        break
+                if possible:
+                    applicable[start + j, label] = True

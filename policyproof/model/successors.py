@@ -10,18 +10,20 @@ needs only the plan of the label that the policy chose there; without one the pl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
+from policyproof.model.batch_kernel import least_batch
 from policyproof.model.expressions import Expression
 from policyproof.model.flat import FlatModel, Freedom, Step
 from policyproof.model.layout import Layout, make_layout
 from policyproof.model.tape import Compiler, Tape
 from policyproof.run.errors import Feature, ResourceExhausted, UnsupportedFeature
+from policyproof.run.threads import over_ranges
 
 CAPACITY = 1 << 15
 """How many successors one thread may give back at once."""
@@ -77,62 +79,55 @@ class SuccessorGenerator:
 
         Integer choices of the environment are all enumerated; of a real one, one value is drawn.
         """
-        from numba import get_num_threads
-
-        from policyproof.model.batch_kernel import BLOCK
-        from policyproof.model.successor_kernel import expand_kernel
-
         plan = self._plan(None if labels is None else frozenset(labels))
         packed = np.ascontiguousarray(packed)
-        count = len(packed)
-        threads = max(1, min(get_num_threads(), count // (4 * BLOCK)))
-        cuts = [count * t // threads for t in range(threads + 1)]
-        pending = [(cuts[t], cuts[t + 1]) for t in range(threads) if cuts[t] < cuts[t + 1]]
-        pieces: list[tuple[int, Successors]] = []
-        capacity = CAPACITY
-        while pending:
-            ranges = np.array(pending, dtype=np.int64)
-            shape = (len(pending), capacity)
-            words = np.empty((*shape, self.layout.words), dtype=np.int64)
-            source, operator, step = (np.empty(shape, dtype=np.int64) for _ in range(3))
-            used, done = np.zeros(len(pending), dtype=np.int64), np.zeros(len(pending), dtype=np.int64)
-            flags = np.zeros((len(pending), 8), dtype=np.int64)
-            expand_kernel(
-                packed, self.layout.fields, plan.tape.code, plan.tape.register_count, plan.tape.constants,
-                plan.tape.roots, plan.steps, plan.participants, plan.branches, plan.writes, plan.widest,
-                ranges, capacity, seed, words, source, operator, step, used, done, flags,
+
+        def task(first: int, last: int) -> list[Successors]:
+            return list(self._expand(plan, packed, first, last, seed))
+
+        pieces = over_ranges(task, len(packed), least=least_batch(plan.tape))
+        return _concatenate([piece for part in pieces for piece in part], self.layout.words)
+
+    def _expand(self, plan: _Plan, packed: NDArray[np.int64], first: int, last: int, seed: int) -> Iterator[Successors]:
+        """The successors of packed[first:last], in pieces that fit into the output."""
+        from policyproof.model.successor_kernel import expand_kernel
+
+        capacity = min(CAPACITY, 4 * (last - first) + 64)
+        while first < last:
+            words = np.empty((capacity, self.layout.words), dtype=np.int64)
+            source, operator, step = (np.empty(capacity, dtype=np.int64) for _ in range(3))
+            flags = np.zeros(2, dtype=np.int64)
+            used, done = expand_kernel(
+                packed[first:last], self.layout.fields, plan.tape.code, plan.tape.register_count,
+                plan.tape.constants, plan.tape.roots, plan.steps, plan.participants, plan.branches, plan.writes,
+                plan.widest, seed + first, words, source, operator, step, flags,
             )  # fmt: skip
-            self._check(flags)
-            if flags[:, 1].any():
-                capacity *= 4
-            left = []
-            for t, (first, last) in enumerate(pending):
-                end = int(used[t])
-                label = plan.steps[step[t, :end], 0]
-                pieces.append((first, Successors(words[t, :end], source[t, :end], operator[t, :end], label)))
-                if first + int(done[t]) < last:
-                    left.append((first + int(done[t]), last))
-            pending = left
-        pieces.sort(key=lambda piece: piece[0])
-        return _concatenate([piece for _, piece in pieces], self.layout.words)
+            _check(flags)
+            label = plan.steps[step[:used], 0]
+            yield Successors(words[:used], source[:used] + first, operator[:used], label)
+            first += done
+            if first < last:
+                # Full: a state with very many successors needs more room.
+                capacity = CAPACITY if done else 4 * capacity
 
     def applicable(self, packed: NDArray[np.int64]) -> NDArray[np.bool_]:
         """`[state, label]`: does some operator with this label apply?  The last column is for silent steps."""
-        from numba import get_num_threads
-
-        from policyproof.model.batch_kernel import BLOCK
         from policyproof.model.successor_kernel import applicable_kernel
 
         plan = self._plan(None)
         packed = np.ascontiguousarray(packed)
-        threads = max(1, min(get_num_threads(), len(packed) // (4 * BLOCK)))
         result = np.zeros((len(packed), len(self.flat.labels) + 1), dtype=np.bool_)
-        flags = np.zeros((threads, 8), dtype=np.int64)
-        applicable_kernel(
-            packed, self.layout.fields, plan.guards.code, plan.guards.register_count, plan.guards.constants,
-            plan.guards.roots, plan.steps, plan.participants, plan.branches, threads, result, flags,
-        )  # fmt: skip
-        self._check(flags)
+
+        def task(first: int, last: int) -> None:
+            flags = np.zeros(2, dtype=np.int64)
+            applicable_kernel(
+                packed[first:last], self.layout.fields, plan.guards.code, plan.guards.register_count,
+                plan.guards.constants, plan.guards.roots, plan.steps, plan.participants, plan.branches,
+                result[first:last], flags,
+            )  # fmt: skip
+            _check(flags)
+
+        over_ranges(task, len(packed), least=least_batch(plan.guards))
         return result
 
     def compile(self, roots: Sequence[Expression]) -> Tape:
@@ -143,10 +138,6 @@ class SuccessorGenerator:
     def exact(self) -> bool:
         """Are guards and updates integer arithmetic throughout?"""
         return self._plan(None).tape.exact and all(item.domain.kind != "real" for item in self.variables)
-
-    def _check(self, flags: NDArray[np.int64]) -> None:
-        if flags[:, 0].any():
-            raise ResourceExhausted("an integer left the 62 bits of batched arithmetic")
 
     def _plan(self, labels: frozenset[int] | None) -> _Plan:
         if labels not in self._plans:
@@ -201,6 +192,11 @@ class SuccessorGenerator:
             kind = 2 if self.variables[variable].domain.kind == "real" else 1
             return (variable, kind, _root(value.lower, roots), _root(value.upper, roots))
         return (variable, 0, _root(value, roots), 0)
+
+
+def _check(flags: NDArray[np.int64]) -> None:
+    if flags[0]:
+        raise ResourceExhausted("an integer left the 62 bits of batched arithmetic")
 
 
 def _root(expression: Expression, roots: list[Expression]) -> int:

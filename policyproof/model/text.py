@@ -7,6 +7,7 @@ with `…` at a limit; only texts without `…` can be read back.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from policyproof.model.expressions import CONSTANT, VARIABLE, Expression
@@ -27,6 +28,9 @@ from policyproof.model.properties import (
 from policyproof.run.errors import InvalidInput
 
 DEFAULT_LIMIT = 400
+MAXIMAL_BITS = 990
+"""Larger numbers have more than 300 digits, which the grammar does not read; they are cut off."""
+MAXIMAL_PLACES = 300
 
 # Operator: (text, binding strength).  A larger number binds tighter.
 BINARY_TEXT = {
@@ -46,18 +50,20 @@ BINARY_TEXT = {
     "%": ("%", 8),
 }
 CHOICE, NOT, ATOM = 1, 5, 10
-_PLAIN_NAME = re.compile(r"@?[A-Za-z_][A-Za-z0-9_.]*(\[[0-9]+\])?\Z")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(\[[0-9]+\])?\Z")
 RESERVED = frozenset(
-    ["true", "false", "and", "or", "not", "U", "W", "R", "X", "F", "G", "A", "E"]
+    ["true", "false", "and", "or", "not", "U", "W", "R", "X", "F", "G", "A", "E", "P", "Pmin", "Pmax", "Rmin", "Rmax"]
     + [quantifier + operator for quantifier in "AE" for operator in "XFG"]
 )
 
 
 def format_name(name: str) -> str:
     """A variable's name; in backquotes where it is no plain identifier."""
-    if name.startswith("@") and not _PLAIN_NAME.match(name):
-        return f"@`{name[1:]}`"
-    return name if _PLAIN_NAME.match(name) and name not in RESERVED else f"`{name}`"
+    marker = "@" if name.startswith("@") else ""
+    bare = name.removeprefix(marker)
+    if _PLAIN_NAME.match(bare) and bare.split("[")[0] not in RESERVED:
+        return name
+    return f"{marker}`{bare.replace('`', '``')}`"
 
 
 def format_expression(root: Expression, limit: int = DEFAULT_LIMIT) -> str:
@@ -96,13 +102,11 @@ def _parts(node: Expression, strength: int) -> list[str | tuple[Expression, int]
         own = CHOICE
         parts = [(arguments[0], CHOICE + 1), " ? ", (arguments[1], CHOICE + 1), " : ", (arguments[2], CHOICE)]
     elif operator == "aa":
-        own, parts = ATOM, [_array_name(arguments[1:]), "[", (arguments[0], 0), "]"]
+        own, parts = ATOM, [*_array(arguments[1:]), "[", (arguments[0], 0), "]"]
+    elif operator == "π":
+        own, parts = ATOM, [operator]
     else:
-        own, parts = ATOM, [operator, "("] if arguments else [operator]
-        for position, argument in enumerate(arguments):
-            parts.extend([", ", (argument, 0)] if position else [(argument, 0)])
-        if arguments:
-            parts.append(")")
+        own, parts = ATOM, [operator, "(", *_list(arguments), ")"]
     return ["(", *parts, ")"] if own < strength else parts
 
 
@@ -110,28 +114,37 @@ def _constant(node: Expression) -> str:
     value = node.exact
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Fraction):
-        try:
-            text = format_real(value)
-        except InvalidInput:
-            text = f"({value.numerator} / {value.denominator})"
-    else:
-        text = str(value)
-    return f"({text})" if text.startswith("-") else text
+    text = _number(value, " / ")
+    return f"({text})" if text.startswith("-") or "/" in text else text
 
 
-def _array_name(elements: tuple[Expression, ...]) -> str:
+def _number(value: int | Fraction, division: str) -> str:
+    """Decimal notation, or a division where there is none that is exact and short."""
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAXIMAL_BITS:
+        return "…"
+    if isinstance(value, int):
+        return str(value)
+    try:
+        text = format_real(value)
+    except InvalidInput:
+        text = ""
+    return text if 0 < len(text) <= MAXIMAL_PLACES else f"{value.numerator}{division}{value.denominator}"
+
+
+def _list(arguments: Sequence[Expression]) -> list[str | tuple[Expression, int]]:
+    parts: list[str | tuple[Expression, int]] = []
+    for argument in arguments:
+        parts.extend([", ", (argument, 0)] if parts else [(argument, 0)])
+    return parts
+
+
+def _array(elements: tuple[Expression, ...]) -> list[str | tuple[Expression, int]]:
     """`A` for the elements `A[0]`, `A[1]`, ...; a list otherwise (which cannot be read back)."""
     names = [element.name if element.is_variable else "" for element in elements]
     base = names[0].removesuffix("[0]")
     if names == [f"{base}[{index}]" for index in range(len(names))]:
-        return format_name(base)
-    return (
-        "["
-        + ", ".join(format_expression(element, 40) for element in elements[:8])
-        + ", …"[: 3 * (len(elements) > 8)]
-        + "]"
-    )
+        return [format_name(base)]
+    return ["[", *_list(elements[:8]), *([", …"] if len(elements) > 8 else []), "]"]
 
 
 def format_formula(formula: Formula, limit: int = DEFAULT_LIMIT) -> str:
@@ -151,18 +164,11 @@ def format_formula(formula: Formula, limit: int = DEFAULT_LIMIT) -> str:
         return _format_quantified(formula, limit)
     if isinstance(formula, Probability):
         relation = {"<": "<", "≤": "<=", ">": ">", "≥": ">="}.get(formula.comparison or "", "=?")
-        bound = "" if formula.bound is None else _constant_text(formula.bound)
+        bound = "" if formula.bound is None else _number(formula.bound, "/")
         return f"P{formula.optimum}{relation}{bound} [ {_format_path(formula.path, limit)} ]"
     assert isinstance(formula, Expectation)
     reach = "C" if formula.reach is None else f"F {format_formula(formula.reach, limit)}"
     return f"R{formula.optimum}=? [ {reach} ]"
-
-
-def _constant_text(value: Fraction) -> str:
-    try:
-        return format_real(value)
-    except InvalidInput:
-        return f"{value.numerator}/{value.denominator}"
 
 
 def _format_quantified(formula: Quantified, limit: int) -> str:

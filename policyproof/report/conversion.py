@@ -29,9 +29,11 @@ def convert_model(
         raise InvalidInput("--nondeterministic needs --flatten")
     loaded = load_model(source, constants=constants)
     model = loaded.model
+    properties = [entry.read() for entry in loaded.entries]
     if flattened:
-        model = flat_network(flatten(model), nondeterministic=nondeterministic)
-    write_atomically(target, dumps(write_model(model), indent=1) + "\n")
+        # Properties speak of the network's variables and locations, which have other names now.
+        model, properties = flat_network(flatten(model), nondeterministic=nondeterministic), []
+    write_atomically(target, dumps(write_model(model, properties), indent=1) + "\n")
 
 
 def convert_network(source: Path, target: Path, *, activation: str | None, vecnormalize: Path | None) -> None:

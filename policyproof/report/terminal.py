@@ -102,8 +102,9 @@ def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
 def show_trace(trace: Trace) -> None:
     """The trace as a table: only what changes, long ones cut in the middle."""
     out = console()
-    changing = [name for name in _columns(trace) if len({str(_value(state, name)) for state in trace.states}) > 1]
-    shown = changing[:SHOWN_VARIABLES] or _columns(trace)[:SHOWN_VARIABLES]
+    moving = {name for name in _columns(trace) if len({str(_value(state, name)) for state in trace.states}) > 1}
+    ranked = sorted(_columns(trace), key=lambda name: name not in moving)[:SHOWN_VARIABLES]
+    shown = [name for name in _columns(trace) if name in ranked]
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
     table.add_column("step", justify="right")
     table.add_column("label")
@@ -121,11 +122,10 @@ def show_trace(trace: Trace) -> None:
             label = "(stopped)"
         table.add_row(str(number), label, *[str(_value(trace.states[number], name)) for name in shown])
     out.print(table)
-    constant = len(_columns(trace)) - len(shown)
-    if constant > 0:
-        hidden = len(changing) - len(shown)
-        more = f", {hidden} more change" if hidden > 0 else ""
-        out.print(f"    {constant} further values not shown{more}", style="dim")
+    hidden = len(_columns(trace)) - len(shown)
+    if hidden > 0:
+        also = len(moving - set(shown))
+        out.print(f"    {hidden} further values are not shown, {also or 'none'} of which change", style="dim")
 
 
 def _columns(trace: Trace) -> list[str]:

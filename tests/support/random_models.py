@@ -9,6 +9,7 @@ divisions and remainders, network outputs that tie.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,7 @@ def random_policy(rng: random.Random, model: LoadedModel) -> Policy:
     coarse = rng.random() < 0.5
     sizes = [len(inputs), *[rng.randint(2, 5) for _ in range(rng.randint(0, 2))], len(labels)]
     layers: list[Any] = []
-    for number, (columns, rows) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for number, (columns, rows) in enumerate(itertools.pairwise(sizes)):
         if coarse:
             weights = generator.integers(-2, 3, (rows, columns)).astype(np.float64)
             bias = generator.integers(-2, 3, rows).astype(np.float64)

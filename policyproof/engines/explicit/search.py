@@ -78,7 +78,7 @@ class ExplicitSearch:
         self.flags = GrowingArray(np.uint8)
         self.start_count = 0
         self.expanded = 0
-        self.depth = 0
+        self._levels = [0]
         self.first_unsafe: int | None = None
         self.triples = self.pairs = self.dead = self.stuck = 0
 
@@ -98,23 +98,46 @@ class ExplicitSearch:
         yield "enumerating start states"
         for batch in self._start_states():
             self._add(batch, None)
-            self.start_count = self.states.count
+            self.start_count = self._levels[0] = self.states.count
             yield "enumerating start states"
         if self.start_count == 0:
             raise InvalidInput(f"the start condition of {self.question.name or 'the property'} holds in no state")
-        level_end = self.states.count
         last_step = self.question.last_step
-        while self.expanded < self.states.count and (last_step is None or self.depth < last_step):
+        while self.expanded < self.states.count:
             if until_unsafe and self.first_unsafe is not None:
                 return
             self.budget.check()
-            end = min(self.expanded + CHUNK, level_end)
+            end = min(self.expanded + CHUNK, self.states.count)
+            if last_step is not None:
+                # Only whole levels, so that the bound is met exactly.
+                end = min(end, self._level_end(self.expanded))
+                if self._depth_of(self.expanded) >= last_step:
+                    return
             self._expand(self.expanded, end)
             self.expanded = end
-            if end == level_end:
-                level_end = self.states.count
-                self.depth += level_end > end
             yield "exploring"
+
+    # Levels: in breadth-first order the parents never decrease, so a level ends where its parents' level does.
+
+    def _advance_levels(self) -> None:
+        """Note the ends of all levels that are complete."""
+        parents = self.parents.view
+        while self._levels[-1] <= self.expanded and self._levels[-1] < self.states.count:
+            self._levels.append(self.start_count + int(np.searchsorted(parents[self.start_count :], self._levels[-1])))
+
+    def _level_end(self, number: int) -> int:
+        self._advance_levels()
+        return next(end for end in self._levels if end > number)
+
+    def _depth_of(self, number: int) -> int:
+        self._advance_levels()
+        return next(depth for depth, end in enumerate(self._levels) if end > number)
+
+    @property
+    def depth(self) -> int:
+        """The number of steps after which the last state was reached."""
+        self._advance_levels()
+        return len(self._levels) - 1 + (self._levels[-1] < self.states.count)
 
     def _start_states(self) -> Iterator[NDArray[np.int64]]:
         """The start states over the kept variables, packed."""

@@ -118,7 +118,7 @@ class _PropertyReader:
     # Safety properties of PlaJA
 
     def _safety(self, name: str, expression: dict[str, Json]) -> SafetyProperty:
-        keys = frozenset(["op", "file", "start", "reach", "objective", "predicates"])
+        keys = frozenset(["op", "file", "start", "reach", "objective", "predicates", "initial-state"])
         self.reader.object(expression, self.item, "expression", keys=keys)
         policy_file = None
         if "file" in expression:
@@ -129,13 +129,19 @@ class _PropertyReader:
             name,
             unsafe=self._part(expression, "reach", self._state_condition),
             start=self._part(expression, "start", self._state_condition),
-            include_initial=True,
+            include_initial=self._includes_initial(expression),
             goal=objective.get("goal"),
             goal_reward=objective.get("goal-reward"),
             step_reward=objective.get("step-reward"),
             predicates=predicates,
             policy_file=policy_file,
         )
+
+    def _includes_initial(self, expression: dict[str, Json]) -> bool:
+        """PlaJA's start sets always hold the model's initial states; `initial-state` is our extension."""
+        choice = self.reader.get(expression, "initial-state", str, default="include")
+        self.reader.one_of(expression, "initial-state", choice, ["include", "exclude"], "choice")
+        return bool(choice == "include")
 
     def _reference(self, container: Json, key: str, suffixes: frozenset[str]) -> Path:
         """The file that an entry names, relative to the folder of the file that holds the entry."""

@@ -20,20 +20,37 @@ from policyproof.model.automata import (
     Model,
     Update,
     Variable,
+    location_variable,
 )
-from policyproof.model.expressions import CONSTANT, TRUE, VARIABLE, Expression, nodes
+from policyproof.model.expressions import CONSTANT, TRUE, VARIABLE, Expression, conjunction, nodes, variables_of
 from policyproof.model.jani.expressions import BINARY
 from policyproof.model.json_text import Json, format_real
-from policyproof.run.errors import InvalidInput
+from policyproof.model.properties import (
+    Atom,
+    Deadlock,
+    Formula,
+    FormulaProperty,
+    Initial,
+    Junction,
+    Not,
+    Path,
+    Probability,
+    Property,
+    Quantified,
+    RewardBound,
+    SafetyProperty,
+)
+from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 
 _REAL_CONSTANTS = ("e", "π")
 _TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "asin", "acos", "atan"])
 _HYPERBOLIC = frozenset(["sinh", "cosh", "tanh"])
 
 
-def write_model(model: Model, properties: Sequence[Json] = ()) -> Json:
+def write_model(model: Model, properties: Sequence[Property] = ()) -> Json:
     """The model as a JSON value (write it with `policyproof.model.json_text.dumps`)."""
-    return _Writer(model).model(list(properties))
+    writer = _Writer(model)
+    return writer.model([writer.property(item) for item in properties])
 
 
 class _Writer:
@@ -164,6 +181,122 @@ class _Writer:
 
     def _place(self, name: str) -> Json:
         return self.places.get(name, name)
+
+    # Properties
+
+    def property(self, item: Property) -> Json:
+        body = self._safety(item) if isinstance(item, SafetyProperty) else self._filter(item)
+        return {"name": item.name, "expression": body}
+
+    def _safety(self, item: SafetyProperty) -> Json:
+        body: dict[str, Json] = {"op": "PA"}
+        if item.policy_file is not None:
+            body["file"] = item.policy_file.name
+        if item.start is not None:
+            body["start"] = self._condition(item.start)
+            if not item.include_initial:
+                body["initial-state"] = "exclude"
+        if item.unsafe is not None:
+            body["reach"] = self._condition(item.unsafe)
+        objective: dict[str, Json] = {"op": "objective"}
+        if item.goal is not None:
+            objective["goal"] = self._condition(item.goal)
+        for key, reward in (("goal-reward", item.goal_reward), ("step-reward", item.step_reward)):
+            if reward is not None:
+                objective[key] = self.expression(reward)
+        if len(objective) > 1:
+            body["objective"] = objective
+        if item.predicates is not None:
+            body["predicates"] = [self.expression(predicate) for predicate in item.predicates]
+        return body
+
+    def _condition(self, condition: Expression) -> Json:
+        """A state condition; what it says about locations stands beside the expression."""
+        parts, locations, stack = [], [], [condition]
+        while stack:
+            part = stack.pop()
+            if part.operator == "∧":
+                stack.extend(reversed(part.arguments))
+                continue
+            place = self._location(part)
+            if place is None:
+                parts.append(part)
+            else:
+                locations.append(place)
+        rest = conjunction(parts) if locations else condition
+        if any(name.startswith("@") for name in variables_of([rest])):
+            what = "a condition on locations that is no part of a conjunction cannot be written as JANI"
+            raise UnsupportedFeature([Feature(str(condition), what)])
+        body: dict[str, Json] = {"op": "state-condition", "exp": self.expression(rest)}
+        if locations:
+            body["locations"] = locations
+        return body
+
+    def _location(self, part: Expression) -> Json:
+        if part.operator != "=" or not part.arguments[0].is_variable or not part.arguments[1].is_constant:
+            return None
+        name = part.arguments[0].name
+        for automaton in self.source.automata:
+            if location_variable(automaton.name) == name:
+                return {"automaton": automaton.name, "location": automaton.locations[int(part.arguments[1].exact)].name}
+        return None
+
+    def _filter(self, item: FormulaProperty) -> Json:
+        values = self._formula(item.formula)
+        return {"op": "filter", "fun": item.aggregate, "values": values, "states": {"op": "initial"}}
+
+    def _formula(self, formula: Formula) -> Json:
+        if isinstance(formula, Atom):
+            if any(name.startswith("@") for name in variables_of([formula.expression])):
+                raise UnsupportedFeature([Feature(str(formula.expression), "JANI formulas cannot ask for locations")])
+            return self.expression(formula.expression)
+        if isinstance(formula, (Deadlock, Initial)):
+            return {"op": "deadlock" if isinstance(formula, Deadlock) else "initial"}
+        if isinstance(formula, Not):
+            return {"op": "¬", "exp": self._formula(formula.operand)}
+        if isinstance(formula, Junction):
+            return {"op": formula.operator, "left": self._formula(formula.left), "right": self._formula(formula.right)}
+        if isinstance(formula, Quantified):
+            return {"op": "∀" if formula.quantifier == "A" else "∃", "exp": self._path(formula.path)}
+        if isinstance(formula, Probability):
+            query: Json = {"op": f"P{formula.optimum or 'max'}", "exp": self._path(formula.path)}
+            if formula.comparison is None or formula.bound is None:
+                return query
+            return {"op": formula.comparison, "left": query, "right": _number(formula.bound)}
+        body: dict[str, Json] = {"op": f"E{formula.optimum}", "exp": self.expression(formula.reward)}
+        body["accumulate"] = list(formula.accumulate)
+        if formula.reach is not None:
+            body["reach"] = self._formula(formula.reach)
+        if formula.step_instant is not None:
+            body["step-instant"] = formula.step_instant
+        return body
+
+    def _path(self, path: Path) -> Json:
+        if path.operator == "X":
+            raise UnsupportedFeature([Feature("X", "JANI has no next operator")])
+        body: dict[str, Json] = {"op": path.operator}
+        if path.left is None:
+            body["exp"] = self._formula(path.right)
+        else:
+            body["left"], body["right"] = self._formula(path.left), self._formula(path.right)
+        limits = {"lower": path.bounds.lower or None, "upper": path.bounds.upper}
+        if any(limit is not None for limit in limits.values()):
+            body["step-bounds"] = {key: limit for key, limit in limits.items() if limit is not None}
+        if path.reward_bounds:
+            body["reward-bounds"] = [self._reward_bound(bound) for bound in path.reward_bounds]
+        return body
+
+    def _reward_bound(self, bound: RewardBound) -> Json:
+        limits: dict[str, Json] = {}
+        for key, limit, strict in (
+            ("lower", bound.lower, bound.lower_strict),
+            ("upper", bound.upper, bound.upper_strict),
+        ):
+            if limit is not None:
+                limits[key] = _number(limit)
+                if strict:
+                    limits[f"{key}-exclusive"] = True
+        return {"exp": self.expression(bound.reward), "accumulate": list(bound.accumulate), "bounds": limits}
 
     def expression(self, root: Expression) -> Json:
         """An expression as JSON; shared parts are shared objects, so that writing them here costs nothing."""

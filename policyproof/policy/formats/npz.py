@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import math
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,18 @@ from policyproof.policy.formats.layers import DEFAULT_SLOPE, activation_named, f
 from policyproof.policy.formats.torch_file import interleave
 from policyproof.policy.network import Activation, Affine, Clip, Layer, Network, Normalise
 from policyproof.run.errors import InvalidInput
+
+# The header is a Python literal, which NumPy takes apart by the tokenizer and the parser of Python.
+_HEADER_ERRORS = (
+    ValueError,
+    TypeError,
+    EOFError,
+    OSError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
 
 _BEFORE = ("subtract", "divide", "clip_lower", "clip_upper")
 
@@ -92,7 +105,7 @@ def _array(content: bytes, where: str) -> NDArray[Any]:
             raise InvalidInput(f"an array of the unknown version {version}", where=where)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
-    except (ValueError, TypeError, EOFError, OSError, SyntaxError, RecursionError, MemoryError) as error:
+    except _HEADER_ERRORS as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(f"not a NumPy array: {reason}", where=where) from None
     if dtype.kind not in "fiuU" or dtype.itemsize == 0:
