@@ -440,7 +440,6 @@ def test_parentheses_settle_what_a_temporal_operator_covers() -> None:
         ("Pmax=0.5 [ F flag ]", 5, "expected =? or a comparison with a bound"),
         ("Pmax<=x [ F flag ]", 7, "expected a number"),
         ("Pmax<=1/0 [ F flag ]", 9, "expected a number other than zero"),
-
         ("Pmax=? F flag", 8, "expected '['"),
         ("Rmax=? [ F flag ]", 1, "expected rewards are read from JANI files only"),
         ("flag & flag flag", 13, "unexpected 'flag'"),

@@ -338,10 +338,18 @@ def test_an_operator_without_its_argument_is_refused(tmp_path: Path, key: str) -
         (["system", "syncs", 0, "result"], "fly", "$.system.syncs[0].result: unknown action 'fly'"),
         (["system", "syncs", 0, "synchronise"], ["fly"], "$.system.syncs[0].synchronise[0]: unknown action 'fly'"),
         (["system", "elements", 0, "input-enable"], ["fly"], "input-enable[0]: unknown action 'fly'"),
-        ([*EDGE, "location"], "sky", "$.automata[0].edges[0].location: unknown location 'sky' (there are: road, ditch)"),
+        (
+            [*EDGE, "location"],
+            "sky",
+            "$.automata[0].edges[0].location: unknown location 'sky' (there are: road, ditch)",
+        ),
         ([*DESTINATION, "location"], "sky", "destinations[0].location: unknown location 'sky'"),
         ([*CAR, "initial-locations"], ["sky"], "$.automata[0].initial-locations[0]: unknown location 'sky'"),
-        (["system", "elements", 0, "automaton"], "bus", "elements[0].automaton: unknown automaton 'bus' (there are: car)"),
+        (
+            ["system", "elements", 0, "automaton"],
+            "bus",
+            "elements[0].automaton: unknown automaton 'bus' (there are: car)",
+        ),
         ([*GUARD, "right", "function"], "thrice", "guard.exp.right.function: unknown function 'thrice'"),
         ([*GUARD, "right", "args"], [1, 2], "right.args: function 'twice' takes 1 arguments, found 2"),
         ([*GUARD, "right", "args"], [True], "right.args[0]: function 'twice' expects int here, found bool"),
@@ -418,7 +426,11 @@ def test_an_expression_of_the_wrong_type_is_refused(
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (["variables", 0, "initial-value"], 6, "$.variables[0].initial-value: the value 6 is outside the domain int [0, 5]"),
+        (
+            ["variables", 0, "initial-value"],
+            6,
+            "$.variables[0].initial-value: the value 6 is outside the domain int [0, 5]",
+        ),
         (["variables", 0, "initial-value"], -1, "the value -1 is outside the domain int [0, 5]"),
         (["variables", 0, "initial-value"], True, "expected a value of type int, found bool"),
         (["variables", 0, "initial-value"], 0.0, "expected a value of type int, found real"),
@@ -432,7 +444,11 @@ def test_an_expression_of_the_wrong_type_is_refused(
         (["variables", 0, "type"], bounded(0, True), "type.upper-bound: the bound of a bounded int cannot be True"),
         (["variables", 1, "type"], bounded(0, "x"), "type.upper-bound: expected a constant, found x"),
         (["constants", 1, "value"], True, "$.constants[1].value: expected a value of type real, found bool"),
-        (["constants", 1], {"name": "p", "type": bounded(0, 3), "value": 9}, "$.constants[1].value: the value 9 is outside"),
+        (
+            ["constants", 1],
+            {"name": "p", "type": bounded(0, 3), "value": 9},
+            "$.constants[1].value: the value 9 is outside",
+        ),
     ],
 )
 def test_a_value_outside_its_domain_is_refused(tmp_path: Path, place: list[Step], value: Json, message: str) -> None:
@@ -664,7 +680,12 @@ def test_a_model_type_that_is_known_but_unsupported_is_refused_by_name(tmp_path:
 
 def test_all_unsupported_features_of_a_file_are_listed_at_once(tmp_path: Path) -> None:
     array = {"kind": "array", "base": {"kind": "array", "base": "int"}}
-    calls_itself = {"name": "again", "type": "int", "parameters": [], "body": {"op": "call", "function": "again", "args": []}}
+    calls_itself = {
+        "name": "again",
+        "type": "int",
+        "parameters": [],
+        "body": {"op": "call", "function": "again", "args": []},
+    }
     root = changed(
         (["type"], "sta"),
         (["features", 3], "datatypes"),
@@ -756,7 +777,9 @@ def test_functions_that_call_each_other_in_a_circle_are_all_listed(tmp_path: Pat
     root = changed((["functions"], [*functions, small()["functions"][0]]))
     with pytest.raises(UnsupportedFeature) as caught:
         load(tmp_path, root)
-    assert [feature.what for feature in caught.value.features] == [f"the recursive function 'f{i}'" for i in range(count)]
+    assert [feature.what for feature in caught.value.features] == [
+        f"the recursive function 'f{i}'" for i in range(count)
+    ]
 
 
 # Properties
@@ -783,12 +806,24 @@ VALUES: list[Step] = ["properties", 1, "expression", "values"]
     [
         ([*REACH, "exp"], "nope", "$.properties[0].expression.reach.exp: unknown variable or constant 'nope'"),
         ([*REACH, "exp"], "x", "reach.exp: expected a condition, found an expression of type int"),
-        ([*REACH, "locations"], [{"automaton": "bus", "location": "road"}], "locations[0].automaton: unknown automaton 'bus'"),
-        ([*REACH, "locations"], [{"automaton": "car", "location": "sky"}], "locations[0].location: unknown location 'sky'"),
+        (
+            [*REACH, "locations"],
+            [{"automaton": "bus", "location": "road"}],
+            "locations[0].automaton: unknown automaton 'bus'",
+        ),
+        (
+            [*REACH, "locations"],
+            [{"automaton": "car", "location": "sky"}],
+            "locations[0].location: unknown location 'sky'",
+        ),
         (["properties", 0, "expression", "predicates"], {}, "predicates: expected an array of conditions"),
         (["properties", 0, "expression", "predicates", 0], "x", "predicates[0]: expected a condition"),
         (["properties", 0, "expression"], "x", "$.properties[0].expression: expected an object, found a string"),
-        (["properties", 0, "expression", "reach"], {"label": "bad"}, "reach.label: unknown label 'bad' (there are: none)"),
+        (
+            ["properties", 0, "expression", "reach"],
+            {"label": "bad"},
+            "reach.label: unknown label 'bad' (there are: none)",
+        ),
     ],
 )
 def test_an_error_in_a_safety_property_is_refused_with_its_path(
@@ -983,11 +1018,17 @@ def test_start_states_can_be_listed(tmp_path: Path) -> None:
     [
         (lambda s: s["variables"].pop(0), "values[1]: the state gives no value to x"),
         (lambda s: s["variables"].__delitem__(slice(0, 2)), "values[1]: the state gives no value to flag, x"),
-        (lambda s: s["variables"].__delitem__(3), "values[1]: the state gives no value to queue[0], queue[1], queue[2]"),
+        (
+            lambda s: s["variables"].__delitem__(3),
+            "values[1]: the state gives no value to queue[0], queue[1], queue[2]",
+        ),
         (lambda s: s["variables"][0].__setitem__("value", True), "variables[0].value: true is no value of x"),
         (lambda s: s["variables"][0].__setitem__("value", 9), "variables[0].value: 9 is no value of x"),
         (lambda s: s["variables"][0].__setitem__("value", "N"), None),
-        (lambda s: s["variables"][0].__setitem__("var", "nope"), "variables[0].var: unknown variable or constant 'nope'"),
+        (
+            lambda s: s["variables"][0].__setitem__("var", "nope"),
+            "variables[0].var: unknown variable or constant 'nope'",
+        ),
         (lambda s: s["variables"][0].__setitem__("var", "N"), "is no value of 5"),
         (lambda s: s["variables"].append({"var": "x", "value": 2}), "variables[5].var: x is given twice"),
         (lambda s: s["variables"][0].pop("value"), "variables[0]: the entry 'value' is missing"),

@@ -96,10 +96,10 @@ def _sum(terms: list[Any], start: Fraction) -> Any:
 def _component(layer: Any, i: int, x: Any, digits: int) -> Any:
     low, high = as_interval(x).low, as_interval(x).high
     if isinstance(layer, Normalise):
-        subtract, divide = (Fraction(float(np.broadcast_to(a, (i + 1,))[i])) for a in (layer.subtract, layer.divide))
+        subtract, divide = (Fraction(_at(array, i)) for array in (layer.subtract, layer.divide))
         low, high = sorted([(low - subtract) / divide, (high - subtract) / divide])
     elif isinstance(layer, Clip):
-        bounds = [float(np.broadcast_to(a, (i + 1,))[i]) for a in (layer.lower, layer.upper)]
+        bounds = [_at(array, i) for array in (layer.lower, layer.upper)]
         if low < bounds[0]:
             low = Fraction(bounds[0])
         if high < bounds[0]:
@@ -120,6 +120,11 @@ def _component(layer: Any, i: int, x: Any, digits: int) -> Any:
             result = with_intervals("-", [with_intervals("*", [2, result]), 1])
         return result
     return low if low == high else Interval(low, high)
+
+
+def _at(array: Any, i: int) -> float:
+    """The entry for component i; a single number stands for all."""
+    return float(array.reshape(-1)[0] if array.size == 1 else array[i])
 
 
 def deployed_outputs(network: Network, inputs: Sequence[Any]) -> list[float]:
