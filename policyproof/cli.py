@@ -8,6 +8,7 @@ imported inside the commands, so that `--help` answers at once.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,8 @@ from policyproof.run.errors import ExitCode, InvalidInput, PolicyProofError
 from policyproof.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from policyproof.model.source import LoadedModel
     from policyproof.policy.policy import Policy
 
@@ -233,11 +236,34 @@ def verify(
     if json:
         _print_json(answer.to_json(evidence=evidence))
     else:
-        show_answer(answer, trace_file=trace_file)
+        command = _replay_command(
+            [model, trace_file],
+            {
+                "--policy": policy,
+                "--properties": properties,
+                "--property": property_,
+                "--const": const,
+                "--vecnormalize": vecnormalize,
+                "--initial-state": None if initial_state == "property" else initial_state,
+            },
+            filter_,
+        )
+        show_answer(answer, trace_file=trace_file, replay_command=command)
     if budget.cancelled.is_set():
         return int(ExitCode.INTERRUPTED)
     codes = {"holds": ExitCode.HOLDS, "bounded": ExitCode.HOLDS, "violated": ExitCode.VIOLATED}
     return int(codes.get(answer.verdict, ExitCode.UNKNOWN))
+
+
+def _replay_command(files: list[Path | str | None], options: dict[str, Any], filter_: bool | None) -> str:
+    """How to check the trace: the options that say what it belongs to, as they were given."""
+    words = ["policyproof", "replay", *map(str, files)]
+    for name, value in options.items():
+        for item in value if isinstance(value, list) else [value]:
+            words.extend([] if item is None else [name, str(item)])
+    if filter_ is not None:
+        words.append("--filter" if filter_ else "--no-filter")
+    return shlex.join(words)
 
 
 def _write_answer(answer: Any, out: Path | None) -> tuple[dict[str, str], str | None]:
@@ -280,9 +306,9 @@ def replay(
     loaded = _load(model, properties, const)
     prop = None if steps_only else loaded.property(property_)
     chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
-    outcome = check(
-        loaded.model, read_trace(trace), prop, chosen_policy, include_initial=_include_initial(initial_state)
-    )
+    given = read_trace(trace)
+    _check_context(given.context, prop, chosen_policy, where=str(trace))
+    outcome = check(loaded.model, given, prop, chosen_policy, include_initial=_include_initial(initial_state))
     if json:
         _print_json(
             {
@@ -305,6 +331,22 @@ def replay(
     return 0 if outcome.accepted else 1
 
 
+def _check_context(context: Mapping[str, Any], prop: Any, policy: Policy | None, *, where: str) -> None:
+    """A trace that was made for a policy or for another property must not pass as evidence without them."""
+    from policyproof.api import describe_property
+
+    made_for = context.get("policy")
+    if isinstance(made_for, dict) and policy is None and prop is not None:
+        raise InvalidInput(f"made for the policy {made_for.get('source')!r}; give it with --policy", where=where)
+    asked = context.get("property")
+    if prop is not None and isinstance(asked, str) and asked != describe_property(prop):
+        raise InvalidInput(
+            f"made for the property {asked!r}, not for {describe_property(prop)!r}; name it with --property, "
+            "or check the steps alone with --steps-only",
+            where=where,
+        )
+
+
 @app.command()
 def simulate(
     model: ModelFile,
@@ -312,7 +354,7 @@ def simulate(
     properties: PropertiesFile = None,
     property_: PropertyText = None,
     const: Constants = None,
-    rollouts: Annotated[int, typer.Option("--rollouts", min=1, max=10_000_000)] = 1000,
+    rollouts: Annotated[int, typer.Option("--rollouts", min=1, max=10_000_000, help="How many.")] = 1000,
     steps: Annotated[int, typer.Option("--steps", min=1, help="The longest rollout.")] = 1000,
     seed: Seed = 0,
     timeout: Timeout = None,

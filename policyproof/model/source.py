@@ -15,6 +15,7 @@ from policyproof.model.jani.write import write_model
 from policyproof.model.json_text import dumps
 from policyproof.model.properties import Property
 from policyproof.run.errors import InvalidInput
+from policyproof.run.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LoadedModel:
         if named:
             return named[0].read()
         if name_or_text.replace("-", "_").isidentifier() and name_or_text not in self.model.variable_by_name:
-            raise InvalidInput(f"there is no property {name_or_text!r} {self._list()}")
+            raise InvalidInput(f"there is no property {name_or_text!r} {self._list('there are:')}")
         return parse_property(name_or_text, self.model)
 
     def _only(self) -> PropertyEntry:
@@ -52,10 +53,15 @@ class LoadedModel:
             raise InvalidInput(f"several properties, and none was named with --property {self._list()}")
         return candidates[0]
 
-    def _list(self) -> str:
+    def _list(self, title: str = "") -> str:
         if not self.entries:
             return "(the model has none)"
-        return "\n" + "\n".join(f"  {name}" for name in self.property_names)
+        return f"{title}\n" + "\n".join(f"  {name}" for name in self.property_names)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with its properties as a JANI file."""
+        properties = [entry.read() for entry in self.entries]
+        write_atomically(Path(path), dumps(write_model(self.model, properties), indent=1) + "\n")
 
     def fingerprint(self) -> str:
         """A hash of the model as it is meant: all constants fixed, whatever file it came from."""

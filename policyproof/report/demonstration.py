@@ -11,16 +11,12 @@ from policyproof.engines.simulation import Simulation
 from policyproof.evidence.replay import replay
 from policyproof.evidence.trace import read_trace
 from policyproof.model.flat import flatten
-from policyproof.model.jani.write import write_model
-from policyproof.model.json_text import dumps
-from policyproof.model.properties import SafetyProperty
 from policyproof.model.source import LoadedModel, load_model
 from policyproof.policy.load import load_policy
 from policyproof.policy.policy import Policy
 from policyproof.report.rollouts import run_rollouts
 from policyproof.report.terminal import console, live_progress, show_answer
 from policyproof.run.budget import Budget
-from policyproof.run.files import write_atomically
 from policyproof.zoo.warehouse import warehouse
 
 POLICIES = Path(__file__).parent.parent / "zoo" / "policies"
@@ -30,15 +26,16 @@ CAREFUL, HASTY = "warehouse-careful", "warehouse-hasty"
 def run_demo(out: Path | None) -> int:
     """0 if everything happened as it should: one policy proved safe, one refuted, the trace accepted."""
     if out is not None:
-        return _demo(out)
+        return _demo(out, f"{out}/")
     with tempfile.TemporaryDirectory(prefix="policyproof-demo-") as folder:
-        return _demo(Path(folder))
+        code = _demo(Path(folder), "")
+    console().print("\nTo try these commands, keep the files: policyproof demo --out FOLDER; cd FOLDER", style="dim")
+    return code
 
 
-def _demo(folder: Path) -> int:
+def _demo(folder: Path, place: str) -> int:
     shown = console()
     model = _prepare(folder)
-    place = str(folder)
     shown.print("[bold]A robot fetches a parcel across two aisles in which people walk as they like.[/]")
     shown.print("Two networks were trained for it. Do they ever run into somebody, from any start?\n")
 
@@ -49,7 +46,10 @@ def _demo(folder: Path) -> int:
     shown.print(f"   {simulation.rollouts:,} random runs: {share:.1f} % deliver the parcel. Good enough?\n")
 
     shown.print("[bold]2. The hasty policy, verified[/]")
-    shown.print(f"   policyproof verify {place}/warehouse.jani --policy {place}/{HASTY}.json\n", style="dim")
+    shown.print(
+        f"   policyproof verify {place}warehouse.jani --policy {place}{HASTY}.json --all-starts --out {place or '.'}\n",
+        style="dim",
+    )
     refuted = _verify(model, hasty)
     show_answer(refuted)
     if refuted.trace is None:
@@ -57,7 +57,7 @@ def _demo(folder: Path) -> int:
     refuted.trace.write(folder / "trace.json")
 
     shown.print("\n[bold]3. The collision, replayed by an independent interpreter in exact arithmetic[/]")
-    command = f"policyproof replay {place}/warehouse.jani {place}/trace.json --policy {place}/{HASTY}.json"
+    command = f"policyproof replay {place}warehouse.jani {place}trace.json --policy {place}{HASTY}.json"
     shown.print(f"   {command}\n", style="dim")
     prop = model.property()
     outcome = replay(model.model, read_trace(folder / "trace.json"), prop, hasty)
@@ -65,7 +65,9 @@ def _demo(folder: Path) -> int:
     shown.print(f"[{style}]{'ACCEPTED' if outcome.accepted else 'REJECTED'}[/]  {outcome.reason}\n")
 
     shown.print("[bold]4. The careful policy, verified[/]")
-    shown.print(f"   policyproof verify {place}/warehouse.jani --policy {place}/{CAREFUL}.json\n", style="dim")
+    shown.print(
+        f"   policyproof verify {place}warehouse.jani --policy {place}{CAREFUL}.json --all-starts\n", style="dim"
+    )
     proved = _verify(model, careful)
     show_answer(proved)
     good = refuted.verdict == "violated" and outcome.accepted and proved.verdict == "holds"
@@ -75,9 +77,7 @@ def _demo(folder: Path) -> int:
 def _prepare(folder: Path) -> LoadedModel:
     """The files that a user would have: a JANI model with a property, two networks, two interfaces."""
     built = warehouse()
-    prop = built.property()
-    assert isinstance(prop, SafetyProperty)
-    write_atomically(folder / "warehouse.jani", dumps(write_model(built.model, [prop]), indent=1) + "\n")
+    built.save(folder / "warehouse.jani")
     for name in (CAREFUL, HASTY):
         for suffix in (".json", ".onnx"):
             shutil.copy(POLICIES / f"{name}{suffix}", folder / f"{name}{suffix}")

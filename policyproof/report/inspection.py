@@ -28,6 +28,7 @@ def inspect_policy(model: LoadedModel, path: Path, vecnormalize: Path | None) ->
                     "file": name,
                     "runtime": comparison.runtime,
                     "largest_difference": comparison.largest_difference,
+                    "largest_relative_difference": comparison.largest_relative_difference,
                     "note": comparison.note,
                 }
             )
@@ -91,5 +92,9 @@ def show_policy(report: Mapping[str, Any]) -> None:
         if item["runtime"] is None:
             out.print(f"  not compared: {item['note']}")
         else:
-            difference = item["largest_difference"]
-            out.print(f"  {item['file']}: differs from {item['runtime']} by at most {difference:.2g} on random inputs")
+            difference = item["largest_relative_difference"]
+            out.print(
+                f"  {item['file']}: outputs of {item['runtime']} agree to {difference:.1e} of their size "
+                f"({item['note']})",
+                markup=False,
+            )

@@ -12,7 +12,7 @@ from policyproof.model.expressions import FALSE, disjunction, negation
 from policyproof.model.flat import FlatModel
 from policyproof.model.properties import Atom, Property, Quantified, SafetyProperty
 from policyproof.policy.policy import Policy
-from policyproof.report.terminal import console, format_number, live_progress
+from policyproof.report.terminal import console, format_number, format_value, live_progress
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, ResourceExhausted
 
@@ -92,11 +92,7 @@ def show_rollouts(simulation: Simulation) -> None:
         shown.add_column(name, justify="right")
     for number, state in enumerate(simulation.example[:20]):
         label = "start" if number == 0 else (simulation.example_labels[number - 1] or "(silent)")
-        shown.add_row(str(number), label, *[_short(state[name]) for name in changing])
+        shown.add_row(str(number), label, *[format_value(state[name]) for name in changing])
     if len(simulation.example) > 20:
         shown.add_row("...")
     out.print(shown)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 from rich.console import Console
 from rich.status import Status
@@ -14,16 +15,21 @@ from rich.text import Text
 
 from policyproof.api import Answer, describe_property
 from policyproof.engines.result import Progress
-from policyproof.evidence.trace import Trace
+from policyproof.evidence.trace import Trace, TraceState
 
 STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow", "bounded": "bold cyan"}
 SHOWN_STEPS = 12
 SHOWN_VARIABLES = 8
+PIPED_WIDTH = 160
+"""Where nobody's window sets a width, names in tables are not cut off."""
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that honours NO_COLOR and is plain when piped."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=not sys.stdout.isatty())
+    """A console that honours NO_COLOR, and is plain and wide when piped."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty() or "COLUMNS" in os.environ:
+        return Console(stderr=stderr, highlight=False, soft_wrap=not stream.isatty())
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=PIPED_WIDTH)
 
 
 class LiveProgress:
@@ -57,8 +63,8 @@ def format_number(value: int | float) -> str:
     return f"{int(value):,}"
 
 
-def show_answer(answer: Answer, *, trace_file: str | None = None) -> None:
-    """The verdict in a line, what it belongs to, the numbers, and the trace."""
+def show_answer(answer: Answer, *, trace_file: str | None = None, replay_command: str = "") -> None:
+    """The verdict in a line, what it belongs to, the numbers, the trace, and how to check it."""
     out = console()
     result = answer.result
     out.print(Text.assemble((result.verdict.upper(), STYLES[result.verdict]), "  ", result.reason))
@@ -67,7 +73,7 @@ def show_answer(answer: Answer, *, trace_file: str | None = None) -> None:
     table.add_column(overflow="fold")
     table.add_row("model", Text(answer.model.model.name))
     table.add_row("property", Text(describe_property(answer.question)))
-    table.add_row("policy", Text("none (all labels)" if answer.policy is None else answer.policy.source))
+    table.add_row("policy", Text("none (all labels)" if answer.policy is None else Path(answer.policy.source).name))
     arithmetic = "exact real arithmetic" if result.arithmetic == "real" else "within the solver's tolerance"
     table.add_row("engine", Text(f"{result.engine}, {arithmetic}, {answer.seconds:.2f} s"))
     for name, value in _chosen(result.statistics).items():
@@ -77,7 +83,8 @@ def show_answer(answer: Answer, *, trace_file: str | None = None) -> None:
         out.print()
         show_trace(answer.trace)
         if trace_file is not None:
-            out.print(f"  trace written to {trace_file}; check it with: policyproof replay", style="dim")
+            out.print(f"\n  trace written to {trace_file}; check it with", style="dim", markup=False)
+            out.print(f"  {replay_command}", style="dim", markup=False)
 
 
 def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
@@ -102,9 +109,11 @@ def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
 def show_trace(trace: Trace) -> None:
     """The trace as a table: only what changes, long ones cut in the middle."""
     out = console()
-    moving = {name for name in _columns(trace) if len({str(_value(state, name)) for state in trace.states}) > 1}
-    ranked = sorted(_columns(trace), key=lambda name: name not in moving)[:SHOWN_VARIABLES]
-    shown = [name for name in _columns(trace) if name in ranked]
+    moving = {name for name in _columns(trace) if len({_value(state, name) for state in trace.states}) > 1}
+    # A location that stays where it is is mostly the only one.
+    columns = [name for name in _columns(trace) if name in moving or not name.startswith("@")]
+    ranked = sorted(columns, key=lambda name: name not in moving)[:SHOWN_VARIABLES]
+    shown = [name for name in columns if name in ranked]
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
     table.add_column("step", justify="right")
     table.add_column("label")
@@ -120,9 +129,9 @@ def show_trace(trace: Trace) -> None:
         label = "start" if number == 0 else (trace.steps[number - 1].label or "(silent)")
         if number > 0 and not trace.steps[number - 1].edges:
             label = "(stopped)"
-        table.add_row(str(number), label, *[str(_value(trace.states[number], name)) for name in shown])
+        table.add_row(str(number), label, *[_value(trace.states[number], name) for name in shown])
     out.print(table)
-    hidden = len(_columns(trace)) - len(shown)
+    hidden = len(columns) - len(shown)
     if hidden > 0:
         also = len(moving - set(shown))
         out.print(f"    {hidden} further values are not shown, {also or 'none'} of which change", style="dim")
@@ -133,5 +142,12 @@ def _columns(trace: Trace) -> list[str]:
     return [*first.variables, *(f"@{name}" for name in first.locations)]
 
 
-def _value(state: Any, name: str) -> Any:
-    return state.locations[name[1:]] if name.startswith("@") else state.variables[name]
+def _value(state: TraceState, name: str) -> str:
+    return state.locations[name[1:]] if name.startswith("@") else format_value(state.variables[name])
+
+
+def format_value(value: object) -> str:
+    """A value as properties write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
