@@ -84,7 +84,8 @@ def show_rollouts(simulation: Simulation) -> None:
     out.print(table)
     out.print(f"\n  one rollout ({simulation.example_outcome}):")
     names = list(simulation.example[0])
-    changing = [name for name in names if len({state[name] for state in simulation.example}) > 1][:8] or names[:8]
+    changing = [name for name in names if len({state[name] for state in simulation.example}) > 1][:8]
+    changing = changing or [name for name in names if not name.startswith("@")][:8]
     shown = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
     shown.add_column("step", justify="right")
     shown.add_column("label")
