@@ -1,0 +1,1 @@
+"""Sound bounds of networks over boxes, in batches."""

@@ -1,0 +1,1 @@
+"""The decision oracle: what can the policy choose somewhere in a region?"""
