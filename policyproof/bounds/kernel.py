@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numba import njit
 
-from policyproof.bounds.chain import CLIP, IDENTITY, LEAKY, SIGMOID, TANH
+from policyproof.bounds.chain import CLIP, IDENTITY, LEAKY, TANH
 from policyproof.bounds.lines import BISECTIONS, CLOSE, LEAST_SLOPE, TINY
 from policyproof.bounds.margins import FLOOR, SLACK, TANH_MARGIN
 
