@@ -62,7 +62,7 @@ class Chain:
     @property
     def last_size(self) -> int:
         """How many components the rows see."""
-        return self.weights.shape[1]
+        return int(self.weights.shape[1])
 
     @cached_property
     def widest(self) -> int:

@@ -59,8 +59,7 @@ def undecided(xp: Any, function: int, lower: Array, upper: Array, first: Array, 
     if function == LEAKY:
         return (lower < 0) & (upper > 0) & (first < 1)
     if function == CLIP:
-        inside = lambda kink: (lower < kink) & (kink < upper)  # noqa: E731 - a word for a formula
-        return inside(first) | inside(second)
+        return ((lower < first) & (first < upper)) | ((lower < second) & (second < upper))
     return lower < upper
 
 
