@@ -18,6 +18,7 @@ from policyproof.evidence.trace import Trace, TraceState, TraceStep
 from policyproof.model.automata import Model
 from policyproof.model.expressions import Expression
 from policyproof.model.properties import Atom, FormulaProperty, Property, Quantified, SafetyProperty
+from policyproof.model.source import LoadedModel
 from policyproof.policy.policy import Policy
 
 
@@ -45,7 +46,7 @@ class _Notes:
 
 
 def replay(
-    model: Model,
+    model: LoadedModel | Model,
     trace: Trace,
     question: Property | None = None,
     policy: Policy | None = None,
@@ -55,7 +56,8 @@ def replay(
     """Check a trace; without a property only its steps are checked, not where it begins and ends."""
     notes = _Notes()
     try:
-        _Checker(model, policy, notes).check(trace, question, include_initial)
+        network = model.model if isinstance(model, LoadedModel) else model
+        _Checker(network, policy, notes).check(trace, question, include_initial)
     except _Rejected as rejection:
         return Replay(False, str(rejection), len(trace.steps), tuple(notes.ties), tuple(notes.disagreements))
     except NotSettled:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
 from policyproof.model.batch_kernel import evaluate_batch
-from policyproof.model.ranges import Range
+from policyproof.model.definedness import definedness_of
+from policyproof.model.expressions import TRUE
+from policyproof.model.ranges import Range, specialise
 from policyproof.model.tape import Compiler, Tape
 from policyproof.policy.network import Floats
 from policyproof.policy.policy import Policy, best_output
@@ -46,7 +48,11 @@ class Decider:
         compiler = Compiler([(item.name, item.domain.kind) for item in variables], box)
         self._inputs: Tape = compiler.compile(list(policy.inputs))
         self._float_inputs = np.array([expression.kind == "real" for expression in policy.inputs])
-        self._switch = None if policy.switch is None else compiler.compile([policy.switch])
+        switches = [] if policy.switch is None else [policy.switch]
+        self._switch = compiler.compile(switches) if switches else None
+        # Tapes are total: a division by zero gives some number, which no network was asked about.
+        (defined,) = specialise([definedness_of([*policy.inputs, *switches])], box)
+        self._defined = None if defined is TRUE else compiler.compile([defined])
         self._settled: dict[tuple[object, ...], tuple[int, bool]] = {}
         self.statistics = Statistics()
         needs_exact_inputs = self._float_inputs.any() or not self._inputs.exact
@@ -83,6 +89,7 @@ class Decider:
         return applicable | ~applicable.any(axis=1, keepdims=True)
 
     def _network_inputs(self, states: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+        self._require_defined(states)
         raw, overflow = evaluate_batch(self._inputs, states)
         if overflow:
             raise ResourceExhausted("an input of the policy left the 62 bits of batched arithmetic")
@@ -96,6 +103,19 @@ class Decider:
             if (selected < 0).any():
                 self.policy.network_index(int(switch_values[selected < 0][0]))
         return values, selected
+
+    def _require_defined(self, states: NDArray[np.int64]) -> None:
+        if self._defined is None:
+            return
+        undefined = np.flatnonzero(evaluate_batch(self._defined, states)[0][:, 0] == 0)
+        if len(undefined):
+            row = states[undefined[0]]
+            values = row.tolist()
+            for number, item in enumerate(self.variables):
+                if item.domain.kind == "real":
+                    values[number] = float(row[number : number + 1].view(np.float64)[0])
+            state = ", ".join(f"{item.name} = {value}" for item, value in zip(self.variables, values, strict=True))
+            raise InvalidInput(f"an input of the policy has no value in the state {state}", where=self.policy.source)
 
     def _decide(self, states: NDArray[np.int64], allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         values, selected = self._network_inputs(states)

@@ -21,6 +21,7 @@ are.  `activation` answers for file formats that do not say which activation the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -43,6 +44,8 @@ _KEYS = frozenset(
     ["schema", "network", "switch", "inputs", "labels", "action_variables", "filter", "activation", "vecnormalize"]
 )
 
+_SWITCH_VALUE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
 NetworkReader = Callable[..., Network]
 
 
@@ -51,9 +54,13 @@ def read_interface(path: str | Path, model: Model, read_network: NetworkReader) 
     document = read_file(path)
     if not isinstance(document.root, dict):
         raise InvalidInput("expected an object", where=f"{document.name}: $")
-    if Path(path).suffix == ".jani2nnet":
-        return _PlajaReader(document, model, read_network).read()
-    return _InterfaceReader(document, model, read_network).read()
+    kind = _PlajaReader if Path(path).suffix == ".jani2nnet" else _InterfaceReader
+    policy = kind(document, model, read_network).read()
+    momentary = sorted(policy.reads & {item.name for item in model.variables if item.transient})
+    if momentary:
+        message = f"{momentary[0]!r} is transient: it belongs to steps, and a policy sees states"
+        raise InvalidInput(message, where=document.name)
+    return policy
 
 
 class _Files:
@@ -101,6 +108,10 @@ class _InterfaceReader:
         variables = self._names(root, "action_variables", list(self.model.variable_by_name), "variable")
         if bool(labels) == bool(variables):
             raise reader.invalid(root, None, "exactly one of 'labels' and 'action_variables' is needed")
+        for position, name in enumerate(variables):
+            if self.model.variable_by_name[name].domain.kind != "real" or name in variables[:position]:
+                message = f"expected a real variable that no other output sets, found {name!r}"
+                raise reader.invalid(root["action_variables"], position, message)
         reader.finish()
         return Policy(
             networks=tuple(_after(network, before) for network in networks),
@@ -133,9 +144,11 @@ class _InterfaceReader:
         if expression.kind != "int":
             raise reader.invalid(switch, "expression", f"expected an integer, found {expression.kind}")
         table = reader.get(switch, "networks", dict)
+        if not table:
+            raise reader.invalid(switch, "networks", "a switch needs at least one network")
         values = []
         for key in table:
-            if not key.lstrip("-").isdigit():
+            if not _SWITCH_VALUE.fullmatch(key):
                 raise reader.invalid(table, key, "the names here are the values of the switch: integers")
             values.append(int(key))
         return expression, tuple(values), [self.files.network(table, key, **options) for key in table]
@@ -159,13 +172,16 @@ class _InterfaceReader:
             reader.object(item, items, position, keys=keys)
             sources = self._sources(item, items, position)
             inputs.extend(sources)
-            subtract.extend([self._number(item, "subtract", 0.0)] * len(sources))
-            divide.extend([self._number(item, "divide", 1.0)] * len(sources))
-            clip = reader.get(item, "clip", list, default=[-np.inf, np.inf])
-            if len(clip) != 2:
-                raise reader.invalid(item, "clip", "expected [lower, upper]")
-            lower.extend([float(clip[0])] * len(sources))
-            upper.extend([float(clip[1])] * len(sources))
+            subtract.extend([self._number(item, "subtract") if "subtract" in item else 0.0] * len(sources))
+            divide.extend([self._number(item, "divide") if "divide" in item else 1.0] * len(sources))
+            ends = (-np.inf, np.inf)
+            if "clip" in item:
+                clip = reader.get(item, "clip", list)
+                if len(clip) != 2:
+                    raise reader.invalid(item, "clip", "expected [lower, upper]")
+                ends = (self._number(clip, 0), self._number(clip, 1))
+            lower.extend([ends[0]] * len(sources))
+            upper.extend([ends[1]] * len(sources))
         layers: list[Layer] = []
         if any(subtract) or any(value != 1.0 for value in divide):
             layers.append(Normalise(np.array(subtract), np.array(divide)))
@@ -173,11 +189,14 @@ class _InterfaceReader:
             layers.append(Clip(np.array(lower), np.array(upper)))
         return inputs, layers
 
-    def _number(self, item: dict[str, Json], key: str, default: float) -> float:
-        value = item.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float, Fraction)):
-            raise self.reader.invalid(item, key, "expected a number")
-        return float(value)
+    def _number(self, container: Json, key: str | int) -> float:
+        value = container[key]
+        if isinstance(value, bool) or not isinstance(value, (int, Fraction)):
+            raise self.reader.invalid(container, key, "expected a number")
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.reader.invalid(container, key, "a number beyond float64") from None
 
     def _sources(self, item: dict[str, Json], items: Json, position: int) -> list[Expression]:
         reader = self.reader
@@ -197,7 +216,8 @@ class _InterfaceReader:
         if "one_hot" not in item:
             return [as_number(source)]
         values = reader.get(item, "one_hot", list)
-        if source.kind != "int" or not all(isinstance(value, int) for value in values):
+        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+        if source.kind != "int" or not whole:
             raise reader.invalid(item, "one_hot", "one_hot needs an integer source and integer values")
         return [as_number(apply("=", source, constant(value))) for value in values]
 

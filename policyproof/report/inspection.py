@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
+from policyproof.model.json_text import read_file
 from policyproof.model.source import LoadedModel
 from policyproof.model.text import format_expression
 from policyproof.policy.formats import compare_with_runtime, read_network
@@ -19,10 +21,12 @@ from policyproof.report.terminal import console
 def inspect_policy(model: LoadedModel, path: Path, vecnormalize: Path | None) -> dict[str, Any]:
     """A report on a policy; every network is compared with its original runtime, if that is installed."""
     policy = load_policy(path, model, vecnormalize=vecnormalize)
+    # What the interface says of scaling comes before the file's own layers, which alone are compared.
+    activation = read_file(policy.files[0]).root.get("activation")
     comparisons = []
     for name in policy.files[1:]:
         if Path(name).suffix in (".onnx", ".pt", ".pth", ".zip"):
-            comparison = compare_with_runtime(Path(name), read_network(Path(name)))
+            comparison = compare_with_runtime(Path(name), read_network(Path(name), activation=activation))
             comparisons.append(
                 {
                     "file": name,
@@ -68,24 +72,26 @@ def _layer(layer: Any) -> str:
 
 def show_policy(report: Mapping[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{report['source']}[/]")
+    out.print(Text(report["source"], "bold"))
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for number, name in enumerate(report["inputs"]):
-        table.add_row("inputs" if number == 0 else "", f"{number}: {name}")
+        table.add_row("inputs" if number == 0 else "", Text(f"{number}: {name}"))
     for number, name in enumerate(report["labels"] or report["action_variables"]):
         what = "labels" if report["labels"] else "action variables"
-        table.add_row(what if number == 0 else "", f"{number}: {name}")
+        table.add_row(what if number == 0 else "", Text(f"{number}: {name}"))
     table.add_row(
         "filter", "applicable labels only" if report["filter"] else "none: an inapplicable choice stops the policy"
     )
     if report["switch"] is not None:
-        table.add_row("switch", f"{report['switch']} in {report['switch_values']}")
+        table.add_row("switch", Text(f"{report['switch']} in {report['switch_values']}"))
     if report["environment_labels"]:
-        table.add_row("environment", "labels that no output names: " + ", ".join(report["environment_labels"]))
+        names = ", ".join(report["environment_labels"])
+        table.add_row("environment", Text(f"labels that no output names: {names}"))
     for network in report["networks"]:
-        table.add_row("network", f"{network['file']} ({network['precision']}, {network['parameters']} parameters)")
+        size = f"{network['precision']}, {network['parameters']} parameters"
+        table.add_row("network", Text(f"{network['file']} ({size})"))
         table.add_row("", ", ".join(network["layers"]))
     out.print(table)
     for item in report["comparisons"]:
