@@ -299,6 +299,8 @@ def replay(
     json: Json = False,
 ) -> int:
     """Check with an independent interpreter, in exact arithmetic, that a trace really happens."""
+    from rich.text import Text
+
     from policyproof.evidence.replay import replay as check
     from policyproof.evidence.trace import read_trace
     from policyproof.report.terminal import console
@@ -323,11 +325,11 @@ def replay(
     else:
         shown = console()
         verdict, style = ("ACCEPTED", "bold green") if outcome.accepted else ("REJECTED", "bold red")
-        shown.print(f"[{style}]{verdict}[/]  {outcome.reason}")
+        shown.print(Text.assemble((verdict, style), f"  {outcome.reason}"))
         if outcome.ties:
             shown.print(f"  exact ties (the first output wins) in states {', '.join(map(str, outcome.ties))}")
         for line in outcome.disagreements:
-            shown.print(f"  float32 decides otherwise: {line}")
+            shown.print(f"  differs when deployed: {line}", markup=False)
     return 0 if outcome.accepted else 1
 
 

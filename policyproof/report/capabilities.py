@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from policyproof.engines.question import asks_for_safety
 from policyproof.model.flat import flatten
@@ -85,19 +86,19 @@ def engines_for(prop: Property) -> list[str]:
 def show_capabilities(report: Mapping[str, Any]) -> None:
     out = console()
     if not report["supported"]:
-        out.print(f"[bold red]NOT SUPPORTED[/]  {report['file']}")
+        out.print(Text.assemble(("NOT SUPPORTED", "bold red"), f"  {report['file']}"))
         for item in report["unsupported"]:
             out.print(f"  {item['where']}: {item['what']}", markup=False)
         return
     model = report["model"]
-    out.print(f"[bold green]SUPPORTED[/]  {report['file']}")
+    out.print(Text.assemble(("SUPPORTED", "bold green"), f"  {report['file']}"))
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    table.add_row("model", f"{model['name']} ({model['type']})")
+    table.add_row("model", Text(f"{model['name']} ({model['type']})"))
     table.add_row("variables", f"{len(model['variables'])}{', some of them real' if model['real_valued'] else ''}")
-    table.add_row("automata", ", ".join(model["automata"]))
-    table.add_row("labels", ", ".join(model["labels"]) or "none")
+    table.add_row("automata", Text(", ".join(model["automata"])))
+    table.add_row("labels", Text(", ".join(model["labels"]) or "none"))
     table.add_row("operators", format_number(model["operators"]))
     out.print(table)
     for item in report["properties"]:

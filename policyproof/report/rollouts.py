@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from policyproof.engines.result import Progress
 from policyproof.engines.simulation import Simulation, Simulator, simulate
@@ -90,10 +91,10 @@ def show_rollouts(simulation: Simulation) -> None:
     shown.add_column("step", justify="right")
     shown.add_column("label")
     for name in changing:
-        shown.add_column(name, justify="right")
+        shown.add_column(Text(name), justify="right")
     for number, state in enumerate(simulation.example[:20]):
         label = "start" if number == 0 else (simulation.example_labels[number - 1] or "(silent)")
-        shown.add_row(str(number), label, *[format_value(state[name]) for name in changing])
+        shown.add_row(str(number), Text(label), *[Text(format_value(state[name])) for name in changing])
     if len(simulation.example) > 20:
         shown.add_row("...")
     out.print(shown)

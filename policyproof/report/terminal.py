@@ -118,7 +118,7 @@ def show_trace(trace: Trace) -> None:
     table.add_column("step", justify="right")
     table.add_column("label")
     for name in shown:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     rows = list(range(len(trace.states)))
     if len(rows) > SHOWN_STEPS:
         rows = [*rows[: SHOWN_STEPS // 2], -1, *rows[-SHOWN_STEPS // 2 :]]
@@ -129,7 +129,7 @@ def show_trace(trace: Trace) -> None:
         label = "start" if number == 0 else (trace.steps[number - 1].label or "(silent)")
         if number > 0 and not trace.steps[number - 1].edges:
             label = "(stopped)"
-        table.add_row(str(number), label, *[_value(trace.states[number], name) for name in shown])
+        table.add_row(str(number), Text(label), *[Text(_value(trace.states[number], name)) for name in shown])
     out.print(table)
     hidden = len(columns) - len(shown)
     if hidden > 0:
