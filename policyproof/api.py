@@ -73,29 +73,68 @@ class Answer:
 
     def to_json(self, *, evidence: Mapping[str, str] | None = None) -> dict[str, Json]:
         """The one object that `--json` prints; `evidence` names files, without it a trace stands in the object."""
-        result = self.result
         trace = self.trace
         shown: dict[str, Json] = dict(evidence or {})
         if trace is not None and "trace" not in shown:
             shown["trace"] = trace.to_json()
-        return {
-            "schema": RESULT_SCHEMA,
-            "verdict": result.verdict,
-            "reason": result.reason,
-            "value": None if result.value is None else [None if v is None else float(v) for v in result.value],
-            "engine": result.engine,
-            "arithmetic": result.arithmetic,
-            "model": self.model.model.name,
-            "property": describe_property(self.question),
-            "policy": None if self.policy is None else Path(self.policy.source).name,
-            "evidence": shown,
-            "statistics": {name: _plain(value) for name, value in result.statistics.items()},
-            "log": [dict(entry) for entry in result.log],
-            "options": dict(self.options),
-            "versions": {"policyproof": __version__, "python": platform.python_version()},
-            "seed": self.options.get("seed", 0),
-            "seconds": round(self.seconds, 6),
-        }
+        return _result_json(
+            self.result,
+            {
+                "model": self.model.model.name,
+                "property": describe_property(self.question),
+                "policy": None if self.policy is None else Path(self.policy.source).name,
+            },
+            shown,
+            self.options,
+            self.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """What is left of a question whose work was ended where it stood, before an engine could report."""
+
+    reason: str
+    model: str | None
+    question: str | None
+    policy: str | None
+    progress: Progress | None
+    seconds: float
+    options: Mapping[str, Json] = field(default_factory=dict)
+    verdict: str = "unknown"
+    trace: None = None
+
+    def to_json(self, *, evidence: Mapping[str, str] | None = None) -> dict[str, Json]:
+        """As that of an `Answer`; the numbers are those of the last progress."""
+        result = Result("unknown", self.reason, "none", {} if self.progress is None else self.progress.numbers)
+        about = {"model": self.model, "property": self.question, "policy": self.policy}
+        return _result_json(result, about, evidence or {}, self.options, self.seconds)
+
+
+def _result_json(
+    result: Result,
+    about: Mapping[str, str | None],
+    evidence: Mapping[str, Json],
+    options: Mapping[str, Json],
+    seconds: float,
+) -> dict[str, Json]:
+    """What `report/result.schema.json` describes."""
+    return {
+        "schema": RESULT_SCHEMA,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "value": None if result.value is None else [None if v is None else float(v) for v in result.value],
+        "engine": result.engine,
+        "arithmetic": result.arithmetic,
+        **about,
+        "evidence": dict(evidence),
+        "statistics": {name: _plain(value) for name, value in result.statistics.items()},
+        "log": [dict(entry) for entry in result.log],
+        "options": dict(options),
+        "versions": {"policyproof": __version__, "python": platform.python_version()},
+        "seed": options.get("seed", 0),
+        "seconds": round(seconds, 6),
+    }
 
 
 def _plain(value: int | float) -> int | float:
@@ -123,7 +162,7 @@ def verify(
     slicing: bool = True,
     seed: int = 0,
     budget: Budget | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> Answer:
     """Prove or refute a property of a policy in its environment.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from policyproof.run.budget import DEFAULT_MEMORY_MEGABYTES
-from policyproof.run.errors import ExitCode, InvalidInput, PolicyProofError
+from policyproof.run.errors import ExitCode, InvalidInput, PolicyProofError, ResourceExhausted
 from policyproof.version import __version__
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ InitialState = Annotated[
 ]
 
 
+OUT_OF_MEMORY = "out of memory (limit it with --memory to get a partial result instead)"
+
+
 def main() -> None:
     """The entry point: runs a command and turns every outcome into an exit code."""
     # One layer alone does the parallel work: the numerical libraries below it run on one thread each.
@@ -105,7 +108,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.FAILURE)
     except MemoryError:
-        _say("error: out of memory (limit it with --memory to get a partial result instead)")
+        _say(f"error: {OUT_OF_MEMORY}")
         return int(ExitCode.UNKNOWN)
     except Exception as error:  # the last resort: a bug must never look like a verdict
         if hasattr(error, "show") and hasattr(error, "exit_code"):
@@ -210,31 +213,46 @@ def verify(
 ) -> int:
     """Prove or refute a property of a policy in its environment."""
     from policyproof import api
-    from policyproof.report.terminal import live_progress, show_answer
+    from policyproof.report.terminal import live_progress, show_answer, show_unfinished
     from policyproof.run.budget import Budget
-    from policyproof.run.interrupt import cancel_on_interrupt
+    from policyproof.run.interrupt import stopping
 
-    loaded = _load(model, properties, const)
-    prop = loaded.property(property_)
-    chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
     budget = Budget(timeout, memory)
-    with cancel_on_interrupt(budget), live_progress(quiet=json) as progress:
-        answer = api.verify(
-            loaded,
-            chosen_policy,
-            prop,
-            engine=engine,
-            include_initial=_include_initial(initial_state),
-            all_starts=all_starts,
-            stop_at_goal=stop_at_goal,
-            slicing=slicing,
-            seed=seed,
-            budget=budget,
-            on_progress=progress,
+    answer: api.Answer | api.Unfinished
+    progress = None
+    try:
+        with stopping(budget) as begun, live_progress(quiet=json) as progress:
+            loaded = _load(model, properties, const)
+            prop = loaded.property(property_)
+            chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
+            answer = api.verify(
+                loaded,
+                chosen_policy,
+                prop,
+                engine=engine,
+                include_initial=_include_initial(initial_state),
+                all_starts=all_starts,
+                stop_at_goal=stop_at_goal,
+                slicing=slicing,
+                seed=seed,
+                budget=budget,
+                on_progress=lambda item: (begun(), progress(item)),
+            )
+    except (ResourceExhausted, MemoryError) as error:
+        answer = api.Unfinished(
+            str(error) or OUT_OF_MEMORY,
+            model.name,
+            property_,
+            None if policy is None else policy.name,
+            None if progress is None else progress.latest,
+            budget.elapsed,
+            {"seed": seed, "engine": engine},
         )
     evidence, trace_file = _write_answer(answer, out)
     if json:
         _print_json(answer.to_json(evidence=evidence))
+    elif isinstance(answer, api.Unfinished):
+        show_unfinished(answer)
     else:
         command = _replay_command(
             [model, trace_file],
@@ -369,21 +387,24 @@ def simulate(
     from policyproof.model.flat import flatten
     from policyproof.report.rollouts import run_rollouts, show_rollouts
     from policyproof.run.budget import Budget
+    from policyproof.run.interrupt import stopping
 
-    loaded = _load(model, properties, const)
-    prop = loaded.property(property_)
-    chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
     budget = Budget(timeout)
-    simulation = run_rollouts(
-        flatten(loaded.model),
-        prop,
-        chosen_policy,
-        include_initial=_include_initial(initial_state),
-        rollouts=rollouts,
-        steps=steps,
-        seed=seed,
-        budget=budget,
-    )
+    with stopping(budget) as begun:
+        loaded = _load(model, properties, const)
+        prop = loaded.property(property_)
+        chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
+        simulation = run_rollouts(
+            flatten(loaded.model),
+            prop,
+            chosen_policy,
+            include_initial=_include_initial(initial_state),
+            rollouts=rollouts,
+            steps=steps,
+            seed=seed,
+            budget=budget,
+            on_progress=lambda _: begun(),
+        )
     if json:
         example = {"states": list(simulation.example), "labels": list(simulation.example_labels)}
         outcome = {"outcome": simulation.example_outcome, **example}
@@ -391,13 +412,16 @@ def simulate(
             {
                 "schema": "policyproof-simulation-1",
                 "seed": seed,
+                "stopped": simulation.stopped,
                 "statistics": simulation.statistics(),
                 "example": outcome,
             }
         )
     else:
         show_rollouts(simulation)
-    return 0
+    if budget.cancelled.is_set():
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.HOLDS if simulation.stopped is None else ExitCode.UNKNOWN)
 
 
 @app.command()

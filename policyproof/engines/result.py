@@ -51,7 +51,7 @@ Run = Generator[Progress, None, Result]
 """An engine at work: it yields progress, stops when its budget says so, and returns a result."""
 
 
-def drive(run: Run, on_progress: Callable[[Progress], None] | None = None) -> Result:
+def drive(run: Run, on_progress: Callable[[Progress], object] | None = None) -> Result:
     """Run an engine to its end."""
     while True:
         try:

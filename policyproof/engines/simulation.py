@@ -8,6 +8,7 @@ is drawn uniformly.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from policyproof.model.start_states import boxes_where
 from policyproof.model.successors import Successors
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
-from policyproof.run.errors import InvalidInput
+from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 MAXIMAL_START_BOXES = 1_000_000
 REJECTIONS = 1000
@@ -48,6 +49,8 @@ class Simulation:
     """The states of one rollout: the first that failed, else the first of all."""
     example_labels: tuple[str | None, ...]
     example_outcome: str
+    stopped: str | None = None
+    """Why the rollouts ended before they were all as long as they should be, if they did."""
 
     def statistics(self) -> dict[str, int | float]:
         count = self.rollouts
@@ -243,6 +246,7 @@ def simulate(
     steps = np.zeros(rollouts, dtype=np.int64)
     words = simulator.layout.pack(states)
     history = [words.copy()]
+    stopped = None
     taken_history: list[NDArray[np.int64]] = []
     for step in range(maximal_steps + 1):
         running = np.flatnonzero(outcome == RUNNING)
@@ -252,7 +256,11 @@ def simulate(
         running = np.flatnonzero(outcome == RUNNING)
         if len(running) == 0 or step == maximal_steps:
             break
-        budget.check()
+        try:
+            budget.check()
+        except ResourceExhausted as exhausted:
+            stopped = exhausted.reason
+            break
         yield step, len(running)
         words[running], taken, moved = _advance(simulator, words[running], random)
         outcome[running[~moved]] = STUCK
@@ -261,7 +269,7 @@ def simulate(
         all_taken[running] = taken
         taken_history.append(all_taken)
         history.append(words.copy())
-    yield _summary(simulator, outcome, steps, history, taken_history)
+    yield dataclasses.replace(_summary(simulator, outcome, steps, history, taken_history), stopped=stopped)
 
 
 def _advance(

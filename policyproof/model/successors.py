@@ -28,6 +28,9 @@ from policyproof.run.threads import over_ranges
 CAPACITY = 1 << 15
 """How many successors one thread may give back at once."""
 
+MAXIMAL_SUCCESSORS = 1 << 24
+"""How many successors one state may have; more would fill the memory before anybody could look at the time."""
+
 SILENT = -1
 
 
@@ -109,6 +112,8 @@ class SuccessorGenerator:
             if first < last:
                 # Full: a state with very many successors needs more room.
                 capacity = CAPACITY if done else 4 * capacity
+                if capacity > MAXIMAL_SUCCESSORS:
+                    raise ResourceExhausted(f"one state has more than {capacity // 4} successors")
 
     def applicable(self, packed: NDArray[np.int64]) -> NDArray[np.bool_]:
         """`[state, label]`: does some operator with this label apply?  The last column is for silent steps."""

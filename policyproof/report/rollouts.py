@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rich.table import Table
@@ -28,6 +29,7 @@ def run_rollouts(
     steps: int,
     seed: int,
     budget: Budget,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> Simulation:
     """Simulate from the property's start states; what violates it counts as failure."""
     start, unsafe, goal = _conditions(flat, prop, include_initial)
@@ -45,7 +47,10 @@ def run_rollouts(
             if isinstance(event, Simulation):
                 return event
             step, running = event
-            progress(Progress("rolling out", {"step": step, "running": running}))
+            now = Progress("rolling out", {"step": step, "running": running})
+            progress(now)
+            if on_progress is not None:
+                on_progress(now)
     raise ResourceExhausted("the simulation ended without a result")
 
 
@@ -73,6 +78,8 @@ def show_rollouts(simulation: Simulation) -> None:
     out = console()
     count = simulation.rollouts
     out.print(f"[bold]{format_number(count)} rollouts[/]  (a simulation proves nothing)")
+    if simulation.stopped is not None:
+        out.print(f"  [bold yellow]stopped early:[/] {simulation.stopped}")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
     for name, number in (
         ("success", simulation.success),

@@ -13,7 +13,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from policyproof.api import Answer, describe_property
+from policyproof.api import Answer, Unfinished, describe_property
 from policyproof.engines.result import Progress
 from policyproof.evidence.trace import Trace, TraceState
 
@@ -37,8 +37,10 @@ class LiveProgress:
 
     def __init__(self, status: Status | None) -> None:
         self._status = status
+        self.latest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
+        self.latest = progress
         if self._status is None:
             return
         numbers = "  ".join(
@@ -53,7 +55,7 @@ def live_progress(*, quiet: bool = False) -> Iterator[LiveProgress]:
     if quiet or not terminal.is_terminal:
         yield LiveProgress(None)
         return
-    with terminal.status("starting") as status:
+    with terminal.status("reading the model") as status:
         yield LiveProgress(status)
 
 
@@ -85,6 +87,15 @@ def show_answer(answer: Answer, *, trace_file: str | None = None, replay_command
         if trace_file is not None:
             out.print(f"\n  trace written to {trace_file}; check it with", style="dim", markup=False)
             out.print(f"  {replay_command}", style="dim", markup=False)
+
+
+def show_unfinished(answer: Unfinished) -> None:
+    """The verdict in a line, and how far the work had come."""
+    out = console()
+    out.print(Text.assemble((answer.verdict.upper(), STYLES[answer.verdict]), "  ", answer.reason))
+    if answer.progress is not None:
+        numbers = ", ".join(f"{name} {format_number(value)}" for name, value in answer.progress.numbers.items())
+        out.print(f"  {answer.progress.activity}: {numbers}", markup=False)
 
 
 def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:

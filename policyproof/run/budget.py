@@ -7,11 +7,12 @@ that into `unknown` together with what it has established so far.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
 
-from policyproof.run.errors import ResourceExhausted
+from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 DEFAULT_MEMORY_MEGABYTES = 4096
 
@@ -25,6 +26,10 @@ class Budget:
     cancelled: threading.Event = field(default_factory=threading.Event)
     started: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        if self.seconds is not None and math.isnan(self.seconds):
+            raise InvalidInput("a time limit is a number of seconds, not nan")
+
     @property
     def elapsed(self) -> float:
         return time.monotonic() - self.started
@@ -37,12 +42,22 @@ class Budget:
     def memory_bytes(self) -> int:
         return self.megabytes << 20
 
-    def check(self) -> None:
-        """Raise `ResourceExhausted` when time is up or the work was cancelled."""
+    @property
+    def interrupted(self) -> str:
+        """The reason of an answer that was cancelled."""
+        return "interrupted"
+
+    @property
+    def out_of_time(self) -> str:
+        """The reason of an answer that took too long."""
+        return f"the time limit of {self.seconds:g} s ran out"
+
+    def check(self, *, reserve: float = 0.0) -> None:
+        """Raise `ResourceExhausted` when the work was cancelled, or when no more time than `reserve` is left."""
         if self.cancelled.is_set():
-            raise ResourceExhausted("interrupted")
-        if self.remaining <= 0:
-            raise ResourceExhausted(f"the time limit of {self.seconds:g} s ran out")
+            raise ResourceExhausted(self.interrupted)
+        if self.remaining <= reserve:
+            raise ResourceExhausted(self.out_of_time)
 
     def check_memory(self, needed_bytes: int, purpose: str) -> None:
         """Raise `ResourceExhausted` when an allocation would exceed the memory limit."""

@@ -77,6 +77,7 @@ class _ExactSearch:
         yield "enumerating start states"
         for condition in self.question.starts:
             for state in finite_states(self.question.flat.variables, condition, self):
+                self._check_budget()
                 self._add(state, None)
         self.start_count = level_end = len(self.states)
         if self.start_count == 0:
@@ -85,14 +86,17 @@ class _ExactSearch:
         while len(self.successors) < len(self.states) and (last_step is None or self.depth < last_step):
             if until_unsafe and self.first_unsafe is not None:
                 return
-            self.budget.check()
-            self.budget.check_memory(len(self.states) * len(self.names) * BYTES_PER_VALUE, f"{len(self.states)} states")
+            self._check_budget()
             self._expand(len(self.successors))
             if len(self.successors) == level_end:
                 self.depth += len(self.states) > level_end
                 level_end = len(self.states)
             if len(self.successors) % 64 == 0:
                 yield "exploring exactly, since the model has real variables"
+
+    def _check_budget(self) -> None:
+        self.budget.check()
+        self.budget.check_memory(len(self.states) * len(self.names) * BYTES_PER_VALUE, f"{len(self.states)} states")
 
     def valuation(self, state: State) -> dict[str, Any]:
         return dict(zip(self.names, state, strict=True))
@@ -259,6 +263,8 @@ class _Compiled:
             if isinstance(update, Freedom):
                 upper: Any = next(values)
                 choices = self._choices(name, value, upper)
+                if len(following) * len(choices) > MAXIMAL_CHOICES:
+                    raise ResourceExhausted(f"the environment chooses among more than {MAXIMAL_CHOICES} values at once")
                 following = [{**state, name: choice} for state in following for choice in choices]
             else:
                 following = [{**state, name: value} for state in following]

@@ -51,6 +51,9 @@ class TransitionStore:
     def bytes(self) -> int:
         return self._counts.bytes + self._targets.bytes
 
+    def __len__(self) -> int:
+        return len(self._targets)
+
     def append(self, counts: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
         """The successors of the next states: how many each has, and their numbers."""
         if not self.kept:

@@ -50,14 +50,18 @@ def count_distinct(source, target, label):
 
 @njit(cache=True, nogil=True)
 def turned_round(offsets, targets, states):
-    """The graph turned round, by counting: the predecessors of t are sources[incoming[t]:incoming[t + 1]]."""
+    """The graph turned round, by counting: the predecessors of t are sources[incoming[t]:incoming[t + 1]].
+
+    `targets[offsets[s]:offsets[s + 1]]` follow state s.  The number of states may exceed that of the
+    offsets: such states have no known successors.
+    """
     expanded = offsets.shape[0] - 1
     incoming = np.zeros(states + 1, dtype=np.int64)
     for k in range(offsets[expanded]):
         incoming[targets[k] + 1] += 1
     for s in range(states):
         incoming[s + 1] += incoming[s]
-    sources = np.empty(offsets[expanded], dtype=np.int64)
+    sources = np.empty(offsets[expanded], dtype=np.int32)
     place = incoming[:-1].copy()
     for s in range(expanded):
         for k in range(offsets[s], offsets[s + 1]):
@@ -67,13 +71,9 @@ def turned_round(offsets, targets, states):
 
 
 @njit(cache=True, nogil=True)
-def reach_backwards(offsets, targets, marked):
-    """Mark every state with a path to a marked one; `targets[offsets[s]:offsets[s + 1]]` follow state s.
-
-    The number of states may exceed that of the offsets: such states have no known successors.
-    """
+def reach_backwards(incoming, sources, marked):
+    """Mark every state with a path to a marked one, on the graph `turned_round`."""
     states = marked.shape[0]
-    incoming, sources = turned_round(offsets, targets, states)
     stack = np.empty(states, dtype=np.int64)
     depth = 0
     for s in range(states):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policyproof.engines.explicit.graph import GrowingArray, TransitionStore
-from policyproof.engines.explicit.graph_kernel import count_distinct, reach_backwards
+from policyproof.engines.explicit.graph_kernel import count_distinct, reach_backwards, turned_round
 from policyproof.engines.explicit.witness import concrete_trace
 from policyproof.engines.policy_successors import PolicySuccessors
 from policyproof.engines.question import SafetyQuestion
@@ -33,7 +33,12 @@ from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 ENGINE = "explicit"
 CHUNK = 1 << 13
+FIRST_CHUNK = 1 << 6
+SUCCESSORS_AT_ONCE = 1 << 20
+"""Fewer states are expanded together where each has very many successors."""
 EXAMPLES = 10
+REPORT_SECONDS = 50e-9
+"""What one transition adds to the time that the verdicts on start states take (measured, with room)."""
 
 # Columns of the conditions that are evaluated on every state.
 UNSAFE, UNSAFE_UNDEFINED, GOAL = 0, 1, 2
@@ -78,6 +83,7 @@ class ExplicitSearch:
         self.flags = GrowingArray(np.uint8)
         self.start_count = 0
         self.expanded = 0
+        self._chunk = FIRST_CHUNK
         self._levels = [0]
         self.first_unsafe: int | None = None
         self.triples = self.pairs = self.dead = self.stuck = 0
@@ -106,14 +112,18 @@ class ExplicitSearch:
         while self.expanded < self.states.count:
             if until_unsafe and self.first_unsafe is not None:
                 return
-            self.budget.check()
-            end = min(self.expanded + CHUNK, self.states.count)
+            self.budget.check(reserve=self._report_seconds())
+            end = min(self.expanded + self._chunk, self.states.count)
             if last_step is not None:
                 # Only whole levels, so that the bound is met exactly.
                 end = min(end, self._level_end(self.expanded))
                 if self._depth_of(self.expanded) >= last_step:
                     return
-            self._expand(self.expanded, end)
+            successors = self._expand(self.expanded, end)
+            if successors > SUCCESSORS_AT_ONCE:
+                self._chunk = max(1, self._chunk // 2)
+            elif 4 * successors < SUCCESSORS_AT_ONCE:
+                self._chunk = min(CHUNK, 2 * self._chunk)
             self.expanded = end
             yield "exploring"
 
@@ -153,7 +163,8 @@ class ExplicitSearch:
                     self.budget.check()
                     yield self.successors.layout.pack(states)
 
-    def _expand(self, first: int, last: int) -> None:
+    def _expand(self, first: int, last: int) -> int:
+        """Expand states; how many successors they have."""
         words = self.states.words[first:last]
         rows = np.arange(first, last)
         if self.stop_at_goal and self.question.goal is not None:
@@ -173,6 +184,7 @@ class ExplicitSearch:
             possible = self.successors.has_applicable_label(words[without])
             self.stuck += int(possible.sum())
             self.dead += int((~possible).sum())
+        return len(found)
 
     def _add(self, words: NDArray[np.int64], parents: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """Add states; evaluate the conditions on those that are new."""
@@ -193,9 +205,11 @@ class ExplicitSearch:
 
         states = self.successors.layout.unpack(self.states.words[first:last])
         values, overflow = evaluate_batch(self.conditions, states)
-        if overflow:
-            raise ResourceExhausted("an integer left the 62 bits of batched arithmetic")
         flags = np.zeros(last - first, dtype=np.uint8)
+        if overflow:
+            # Every state has its flags, whatever happens: these ones are never expanded, so they stay open.
+            self.flags.append(flags)
+            raise ResourceExhausted("an integer left the 62 bits of batched arithmetic")
         for column in range(values.shape[1]):
             flags |= values[:, column].astype(np.uint8) << column
         self.flags.append(flags)
@@ -264,12 +278,9 @@ class ExplicitSearch:
         if not self.transitions.kept or (self.question.last_step is not None and not complete):
             return None
         unsafe = (self.flags.view & (1 << UNSAFE)) != 0
-        reaches_unsafe = unsafe.copy()
-        reaches_open = np.zeros(self.states.count, dtype=np.bool_)
-        reaches_open[self.expanded :] = not complete
-        offsets, targets = self.transitions.compressed(self.expanded)
-        reach_backwards(offsets, targets, reaches_unsafe)
-        reach_backwards(offsets, targets, reaches_open)
+        opened = np.zeros(self.states.count, dtype=np.bool_)
+        opened[self.expanded :] = not complete
+        reaches_unsafe, reaches_open = self._reaching(unsafe, opened)
         starts = slice(0, self.start_count)
         violating = reaches_unsafe[starts]
         undecided = reaches_open[starts] & ~violating
@@ -280,6 +291,21 @@ class ExplicitSearch:
             unsafe_examples=tuple(self.state(int(i)) for i in np.flatnonzero(violating)[:EXAMPLES]),
             open_examples=tuple(self.state(int(i)) for i in np.flatnonzero(undecided)[:EXAMPLES]),
         )
+
+    def _reaching(self, *marks: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+        """Which states reach a marked one, for several marks; of the only start state alone, if there is but one."""
+        if self.start_count == 1:
+            # Whatever was found was reached from it.
+            return [np.full(1, marked.any()) for marked in marks]
+        if any(marked.any() for marked in marks):
+            turned = turned_round(*self.transitions.compressed(self.expanded), self.states.count)
+            for marked in marks:
+                reach_backwards(*turned, marked)
+        return list(marks)
+
+    def _report_seconds(self) -> float:
+        """How long `start_verdicts` will take."""
+        return REPORT_SECONDS * len(self.transitions) if self.start_count > 1 else 0.0
 
     def result(self) -> Result:
         complete = self.expanded == self.states.count
