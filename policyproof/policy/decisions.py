@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from policyproof.model.automata import Variable
 from policyproof.model.batch_kernel import evaluate_batch
 from policyproof.model.definedness import definedness_of
+from policyproof.model.enclosures import Undecided
 from policyproof.model.expressions import TRUE
 from policyproof.model.ranges import Range, specialise
 from policyproof.model.tape import Compiler, Tape
@@ -109,13 +110,16 @@ class Decider:
             return
         undefined = np.flatnonzero(evaluate_batch(self._defined, states)[0][:, 0] == 0)
         if len(undefined):
-            row = states[undefined[0]]
-            values = row.tolist()
-            for number, item in enumerate(self.variables):
-                if item.domain.kind == "real":
-                    values[number] = float(row[number : number + 1].view(np.float64)[0])
-            state = ", ".join(f"{item.name} = {value}" for item, value in zip(self.variables, values, strict=True))
-            raise InvalidInput(f"an input of the policy has no value in the state {state}", where=self.policy.source)
+            state = self._named(states[undefined[0]])
+            raise InvalidInput(f"an input of the policy has no value in {state}", where=self.policy.source)
+
+    def _named(self, state: NDArray[np.int64]) -> str:
+        values = state.tolist()
+        for number, item in enumerate(self.variables):
+            if item.domain.kind == "real":
+                values[number] = float(state[number : number + 1].view(np.float64)[0])
+        named = ", ".join(f"{item.name} = {value}" for item, value in zip(self.variables, values, strict=True))
+        return f"the state {named}"
 
     def _decide(self, states: NDArray[np.int64], allowed: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         values, selected = self._network_inputs(states)
@@ -141,7 +145,11 @@ class Decider:
         key = (number, tuple(vector), permitted)
         if key not in self._settled:
             network = self.policy.exact_networks[number]
-            winner = best_output(network, vector, permitted)
+            try:
+                winner = best_output(network, vector, permitted)
+            except Undecided as reason:
+                # No limit of the user's, but the same kind of end: nobody knows what happens from here on.
+                raise ResourceExhausted(f"{reason}, in {self._named(state)}") from None
             outputs = network.outputs(vector)
             candidates = range(len(outputs)) if permitted is None else permitted
             tie = sum(outputs[index] == outputs[winner] for index in candidates) > 1

@@ -86,6 +86,25 @@ def test_an_input_without_a_value_is_an_error_and_no_number(tmp_path: Path) -> N
     assert verify(line, defined).verdict == "holds"
 
 
+def test_what_no_precision_settles_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two outputs that are the same irrational number: no enclosure separates them."""
+    builder = ModelBuilder("line")
+    x = builder.integer("x", 0, 3, initial=1)
+    builder.edge("go", update={x: x + 1})
+    builder.edge("stay")
+    line = builder.build(builder.safety("end", unsafe=x.equals(3)))
+    line.save(tmp_path / "line.jani")
+    first, second = np.array([[1.0]]), np.array([[1.0], [1.0]])
+    zeros = {"bias_0": np.zeros(1), "bias_1": np.zeros(2)}
+    np.savez(tmp_path / "line.npz", weights_0=first, weights_1=second, activation="tanh", **zeros)
+    path = _interface(tmp_path)
+    answer = verify(line, load_policy(path, line))
+    assert answer.verdict == "unknown"
+    assert "not settled by 4096 binary digits, in the state x = 1" in answer.reason
+    assert run(["simulate", str(tmp_path / "line.jani"), "--policy", str(path)]) == 3
+    assert "not settled" in capsys.readouterr().err
+
+
 def test_replay_takes_what_verify_takes(model: LoadedModel, tmp_path: Path) -> None:
     loaded = load_model(tmp_path / "line.jani")
     policy = load_policy(_interface(tmp_path), loaded)
