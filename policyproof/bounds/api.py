@@ -19,6 +19,8 @@ class Bounds:
 
     lower: Floats
     effect: Floats
+    phases: NDArray[np.int8]
+    """`phases[n, component]`: which ReLUs are active (1) or inactive (-1) on the whole box."""
 
 
 def bound_rows(
@@ -30,6 +32,7 @@ def bound_rows(
     *,
     tighten: bool = True,
     iterations: int = 0,
+    phases: NDArray[np.int8] | None = None,
 ) -> Bounds:
     """Bound rows from below on the boxes `lower[n, input]` .. `upper[n, input]`.
 
@@ -45,6 +48,10 @@ def bound_rows(
     wanted = np.ascontiguousarray(wanted, dtype=np.int64)
     found = np.empty(wanted.shape)
     effect = np.empty(lower.shape)
+    if phases is None:
+        phases = np.zeros((len(lower), chain.packed.vectors.shape[1]), dtype=np.int8)
+    else:
+        phases = np.array(phases, dtype=np.int8, order="C")
     packed = chain.packed
     factor = rounding_factor(chain.widest, len(chain.stages))
 
@@ -52,8 +59,8 @@ def bound_rows(
         part = slice(first, last)
         bound_kernel(
             packed.matrices, packed.vectors, packed.table, lower[part], upper[part], rows.weights, rows.constant,
-            wanted[part], tighten, iterations, factor, found[part], effect[part],
+            wanted[part], tighten, iterations, factor, phases[part], found[part], effect[part],
         )  # fmt: skip
 
     over_ranges(task, len(lower), least=8)
-    return Bounds(found, effect)
+    return Bounds(found, effect, phases)

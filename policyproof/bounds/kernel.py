@@ -5,6 +5,7 @@ The mathematics is that of `linear` and `lines`, which are its naive twin.  What
 - back-substitution of a stage's components only where their function is undecided;
 - components with coefficient zero (dead ones, mostly) are skipped;
 - rows are bounded only where they are wanted;
+- what is decided on a box is decided on its parts, and is not asked again there (`phases`);
 - the lower slopes of undecided ReLUs can be *optimised* for a row that is not settled yet
   (alpha-CROWN): the bound is differentiable in them, its gradient is the coefficient of a component
   times the value that the component's line has at the corner where the bound is attained, and any
@@ -286,9 +287,12 @@ def interval_stage(weights, low, high, magnitude, bias, out_low, out_high, out_m
 @_strict
 def bound_kernel(
     matrices, vectors, table, lower, upper, row_weights, row_constant, wanted,
-    tighten, iterations, factor, out, effect,
+    tighten, iterations, factor, phases, out, effect,
 ):  # fmt: skip
     """Lower bounds `out[n, k]` of the rows `wanted[n, k]` (-1: none) on the boxes lower[n] .. upper[n].
+
+    `phases[n, component]` says which (leaky) ReLUs are known to be decided on the box, 1 active, -1
+    inactive, from a box around it; it is left behind with what has been found in addition.
 
     `effect[n, input]` collects how much each input matters: |coefficient| times width, summed over
     the wanted rows that are not positive.
@@ -315,7 +319,7 @@ def bound_kernel(
             magnitude[j] = max(abs(low[j]), abs(high[j]))
             floor += FLOOR * magnitude[j]
         floor = propagate(
-            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, work,
+            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases[n], work,
             block, other, totals, errors, rounded, found, indices, chosen,
         )  # fmt: skip
         for j in range(inputs):
@@ -359,7 +363,7 @@ def bound_kernel(
 
 @_strict
 def propagate(
-    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, work,
+    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases, work,
     block, other, totals, errors, rounded, found, indices, chosen,
 ):  # fmt: skip
     """Bounds, magnitudes and lines of all stages, in `work`; returns the floor of the box."""
@@ -386,6 +390,12 @@ def propagate(
                 work[LOWER, i] = -np.inf
             if math.isnan(work[UPPER, i]):
                 work[UPPER, i] = np.inf
+            if function == LEAKY:
+                # What was known of a box around this one holds here; it spares the back-substitution.
+                if phases[i] > 0 and work[LOWER, i] < 0.0:
+                    work[LOWER, i] = 0.0
+                elif phases[i] < 0 and work[UPPER, i] > 0.0:
+                    work[UPPER, i] = 0.0
             if tighten and s > 0:
                 first, second = vectors[PARAMETER, i], vectors[SECOND, i]
                 if is_undecided(function, work[LOWER, i], work[UPPER, i], first, second):
@@ -417,6 +427,8 @@ def propagate(
                     work[UPPER, i] = -found[2 * p + 1]
             done += pairs
         for i in range(start, end):
+            if function == LEAKY:
+                phases[i] = 1 if work[LOWER, i] >= 0.0 else -1 if work[UPPER, i] <= 0.0 else 0
             first, second = vectors[PARAMETER, i], vectors[SECOND, i]
             a, b, c, d = lines_of(function, work[LOWER, i], work[UPPER, i], first, second)
             work[LOWER_SLOPE, i], work[LOWER_INTERCEPT, i] = a, b
