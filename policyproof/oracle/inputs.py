@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from policyproof.model.batch_kernel import evaluate_batch
 from policyproof.model.box_kernel import evaluate_boxes
 from policyproof.model.definedness import definedness_of
-from policyproof.model.expressions import TRUE, variables_of
+from policyproof.model.expressions import ONE, TRUE, ZERO, Expression, variables_of
 from policyproof.model.ranges import Range, specialise
 from policyproof.model.tape import INTEGER_LIMIT, Compiler
 from policyproof.oracle.space import Integers, Space, Truths
@@ -41,11 +41,13 @@ class InputMap:
         self.space = space
         self._tape = compiler.compile(list(policy.inputs), reuse_registers=False)
         self._float = np.array([expression.kind == "real" for expression in policy.inputs], dtype=np.bool_)
-        self._columns = (
-            np.array([names.index(expression.name) for expression in policy.inputs], dtype=np.int64)
-            if all(expression.is_variable for expression in policy.inputs)
-            else None
+        plain = [_variable_of(expression) for expression in policy.inputs]
+        self.columns = (
+            None
+            if None in plain
+            else np.array([names.index(name) for name in plain if name is not None], dtype=np.int64)
         )
+        """The variable of every input, if all inputs are plain variables."""
         self._switch = None if policy.switch is None else compiler.compile([policy.switch], reuse_registers=False)
         self.reads: Truths = np.array(
             [[name in variables_of([expression]) for expression in policy.inputs] for name in names], dtype=np.bool_
@@ -56,15 +58,15 @@ class InputMap:
 
     def boxes(self, lower: Integers, upper: Integers) -> tuple[Floats, Floats]:
         """`lower[n, input]`, `upper[n, input]`: what the inputs can be in the boxes."""
-        if self._columns is not None:
-            low, high = lower[:, self._columns], upper[:, self._columns]
+        if self.columns is not None:
+            low, high = lower[:, self.columns], upper[:, self.columns]
         else:
             low, high = evaluate_boxes(self._tape, lower, upper)
         return _outward(low, self._float, -np.inf), _outward(high, self._float, np.inf)
 
     def points(self, states: Integers) -> Floats:
         """The inputs at states, in float64 (integers beyond 2**53 are rounded)."""
-        raw = states[:, self._columns] if self._columns is not None else evaluate_batch(self._tape, states)[0]
+        raw = states[:, self.columns] if self.columns is not None else evaluate_batch(self._tape, states)[0]
         return np.where(self._float, np.ascontiguousarray(raw).view(np.float64), raw.astype(np.float64))
 
     def switch_ends(self, lower: Integers, upper: Integers) -> tuple[Integers, Integers] | None:
@@ -73,6 +75,13 @@ class InputMap:
             return None
         low, high = evaluate_boxes(self._switch, lower, upper)
         return low[:, 0], high[:, 0]
+
+
+def _variable_of(expression: Expression) -> str | None:
+    """The variable that an input is; a truth value is read as 0 or 1, as its column holds it."""
+    if expression.operator == "ite" and expression.arguments[1:] == (ONE, ZERO) and expression.arguments[0].is_variable:
+        return expression.arguments[0].name
+    return expression.name if expression.is_variable else None
 
 
 def _outward(ends: Integers, is_float: NDArray[np.bool_], direction: float) -> Floats:

@@ -8,6 +8,7 @@ point where they are cut, so nothing is lost and volumes add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,16 @@ class Space:
         self.reals = np.flatnonzero(self.real)
         self.integers = np.flatnonzero(~self.real)
 
+    def valuation(self, state: Integers) -> dict[str, bool | int | Fraction]:
+        """One state as exact values, by name."""
+        values: dict[str, bool | int | Fraction] = {}
+        for item, column in zip(self.variables, state.tolist(), strict=True):
+            if item.domain.kind == "real":
+                values[item.name] = Fraction(float(np.int64(column).view(np.float64)))
+            else:
+                values[item.name] = bool(column) if item.domain.kind == "bool" else column
+        return values
+
     def as_floats(self, values: Integers) -> Floats:
         """The values as floats (integers beyond 2**53 are rounded: for measuring and choosing only)."""
         result = values.astype(np.float64)
@@ -51,6 +62,14 @@ class Space:
     def widths(self, lower: Integers, upper: Integers) -> Floats:
         """How wide the boxes are; zero exactly where an interval is a single value."""
         return self.as_floats(upper) - self.as_floats(lower)
+
+    def empty(self, lower: Integers, upper: Integers) -> Truths:
+        """Which boxes hold no state at all?"""
+        crossed = lower > upper
+        if len(self.reals):
+            low, high = (np.ascontiguousarray(end[:, self.reals]).view(np.float64) for end in (lower, upper))
+            crossed[:, self.reals] = ~(low <= high)
+        return np.asarray(crossed.any(axis=1))
 
     def middles(self, lower: Integers, upper: Integers) -> Integers:
         """The middle of every interval, a value in it (the lower one of two)."""

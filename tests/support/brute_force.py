@@ -154,7 +154,7 @@ class _Maker:
         self.kind = kind
         # Features beside the boundary case itself: conditions, filters and switches go with everything.
         self.with_condition = "condition" in kind or rng.random() < 0.3
-        self.with_filter = kind == "filtering" or rng.random() < 0.2
+        self.with_filter = kind == "filtering" or rng.random() < 0.25
         self.with_switch = kind == "switched"
 
     def question(self) -> Question:
@@ -293,7 +293,7 @@ class _Maker:
         return conjunction(self.linear_condition(variables) for _ in range(self.rng.randint(1, 2)))
 
     def applicability(self, variables: tuple[Variable, ...]) -> Expression:
-        return self.rng.choice([FALSE, TRUE, *(self.linear_condition(variables) for _ in range(4))])
+        return self.rng.choice([FALSE, FALSE, TRUE, *(self.linear_condition(variables) for _ in range(4))])
 
     def linear_condition(self, variables: tuple[Variable, ...]) -> Expression:
         total = constant(self.rng.randint(-4, 4))
