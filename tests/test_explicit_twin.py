@@ -11,12 +11,27 @@ from collections import Counter
 import pytest
 
 from policyproof.api import Answer, verify
+from policyproof.engines.question import safety_question
 from policyproof.evidence.replay import replay
+from policyproof.model.start_states import boxes_where
 from tests.support.naive import NaiveResult, naive_search
 from tests.support.random_models import RandomSystem, random_system
 
-PROMISED = ("holds", "violated", "ties", "stuck", "domain blocked", "filtered", "several steps", "sliced", "deadlock")
+PROMISED = (
+    "holds",
+    "violated",
+    "ties",
+    "stuck",
+    "domain blocked",
+    "filtered",
+    "several steps",
+    "sliced",
+    "deadlock",
+    "split start set",
+)
 LEAST_SHARE = 0.05
+LARGEST_SHARE = 0.01
+"""Of systems without an answer, and of systems that no answer can be compared on."""
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +60,18 @@ def _report(shares: Counter[str], capsys: pytest.CaptureFixture[str]) -> None:
     if total < 100:
         pytest.skip("the shares mean something only when the random systems of this module have run")
     with capsys.disabled():
-        text = ", ".join(f"{name} {100 * shares[name] / total:.0f} %" for name in (*PROMISED, "unknown"))
-        print(f"\n{total} random systems: {text}")
+        names = (*PROMISED, "unknown", "unusable")
+        text = ", ".join(f"{name} {100 * shares[name] / total:.0f} %" for name in names)
+        print(f"\n{total} random systems (seeds {shares['first seed']} to {shares['last seed']}): {text}")
     for name in PROMISED:
         assert shares[name] >= LEAST_SHARE * total, f"{name} is too rare to mean anything"
-    assert shares["unknown"] <= 0.01 * total
+    for name in ("unknown", "unusable"):
+        assert shares[name] <= LARGEST_SHARE * total, f"{name} is too frequent"
 
 
 def _check_seeds(seeds: range, shares: Counter[str]) -> None:
+    shares["first seed"] = min(shares.get("first seed", seeds[0]), seeds[0])
+    shares["last seed"] = max(shares["last seed"], seeds[-1])
     for seed in seeds:
         system = random_system(seed)
         expected = naive_search(system.model.model, system.question, system.policy)
@@ -107,6 +126,13 @@ def _check(system: RandomSystem, expected: NaiveResult, shares: Counter[str]) ->
     shares["filtered"] += system.policy is not None and system.policy.filter
     shares["several steps"] += (expected.shortest or 0) > 1
     shares["sliced"] += quick.result.statistics["sliced_variables"] > 0
+    shares["split start set"] += _splits(system)
+
+
+def _splits(system: RandomSystem) -> bool:
+    """Does it take several boxes to cover some start condition?"""
+    question = safety_question(system.model.model, system.question, None)
+    return any(sum(len(part.lower) for part in boxes_where(question.flat, start)) > 1 for start in question.starts)
 
 
 def _check_replay(system: RandomSystem, answer: Answer, context: str) -> None:
