@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,32 +94,39 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         result = app(args=arguments, standalone_mode=False)
+        # Now, since what goes wrong when the interpreter ends has no exit code of ours.
+        sys.stdout.flush()
         return int(result) if isinstance(result, int) else int(ExitCode.HOLDS)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return int(ExitCode.INTERRUPTED)
-    except PolicyProofError as error:
-        if debug:
-            raise
-        _say(f"error: {error}")
-        return int(error.exit_code)
-    except KeyboardInterrupt:
-        return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader went away; nothing is left to say.
+    except (BrokenPipeError, SystemExit):
+        # The reader went away; nothing is left to say.  (Rich ends the program then, with the code of "violated".)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.FAILURE)
     except MemoryError:
         _say(f"error: {OUT_OF_MEMORY}")
         return int(ExitCode.UNKNOWN)
     except Exception as error:  # the last resort: a bug must never look like a verdict
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            # A usage error; its class has moved between versions of the library.
-            error.show()
-            return int(ExitCode.INVALID_INPUT)
         if debug:
-            raise
+            # An exception that leaves Python ends it with the code of "violated".
+            traceback.print_exc()
+        return _report(error)
+
+
+def _report(error: Exception) -> int:
+    """Say what went wrong; the exit code."""
+    if isinstance(error, PolicyProofError):
+        _say(f"error: {error}")
+        return int(error.exit_code)
+    if hasattr(error, "show") and hasattr(error, "exit_code"):
+        # A usage error; its class has moved between versions of the library.
+        error.show()
+        return int(ExitCode.INVALID_INPUT)
+    if isinstance(error, OSError):
+        _say(f"error: {error}")
+    else:
         _say(f"internal error: {type(error).__name__}: {error}\n(this is a bug in PolicyProof; --debug shows where)")
-        return int(ExitCode.FAILURE)
+    return int(ExitCode.FAILURE)
 
 
 def _say(text: str) -> None:
@@ -218,10 +226,12 @@ def verify(
     from policyproof.run.interrupt import stopping
 
     budget = Budget(timeout, memory)
+    if out is not None:
+        _make_folder(out)
     answer: api.Answer | api.Unfinished
     progress = None
     try:
-        with stopping(budget) as begun, live_progress(quiet=json) as progress:
+        with stopping(budget) as begun, live_progress() as progress:
             loaded = _load(model, properties, const)
             prop = loaded.property(property_)
             chosen_policy = _load_policy(policy, loaded, filter_, vecnormalize, prop)
@@ -284,14 +294,20 @@ def _replay_command(files: list[Path | str | None], options: dict[str, Any], fil
     return shlex.join(words)
 
 
+def _make_folder(out: Path) -> None:
+    """Now, and not after hours of work."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"no folder can be made here: {error.strerror}", where=str(out)) from None
+
+
 def _write_answer(answer: Any, out: Path | None) -> tuple[dict[str, str], str | None]:
     from policyproof.model.json_text import dumps
     from policyproof.run.files import write_atomically
 
     if out is None:
         return {}, None
-    if out.exists() and not out.is_dir():
-        raise InvalidInput("this is a file, not a folder", where=str(out))
     evidence: dict[str, str] = {}
     if answer.trace is not None:
         answer.trace.write(out / "trace.json")

@@ -907,7 +907,7 @@ def test_a_name_that_no_property_has_is_refused_with_the_list(tmp_path: Path) ->
     loaded = load(tmp_path, small())
     with pytest.raises(InvalidInput) as caught:
         loaded.property("sav")
-    assert str(caught.value) == "there is no property 'sav' \n  safe\n  probability\n  always\n  expected"
+    assert str(caught.value) == "there is no property 'sav'; there are:\n  safe\n  probability\n  always\n  expected"
 
 
 # Files of additional properties

@@ -42,7 +42,7 @@ class LoadedModel:
         if named:
             return named[0].read()
         if name_or_text.replace("-", "_").isidentifier() and name_or_text not in self.model.variable_by_name:
-            raise InvalidInput(f"there is no property {name_or_text!r} {self._list('there are:')}")
+            raise InvalidInput(f"there is no property {name_or_text!r}; {self._list('there are:')}")
         return parse_property(name_or_text, self.model)
 
     def _only(self) -> PropertyEntry:
@@ -50,12 +50,12 @@ class LoadedModel:
         if not candidates:
             raise InvalidInput("the model has no property; give one with --property, for example 'A[] x < 3'")
         if len(candidates) > 1:
-            raise InvalidInput(f"several properties, and none was named with --property {self._list()}")
+            raise InvalidInput(f"several properties, and none was named with --property; {self._list('there are:')}")
         return candidates[0]
 
-    def _list(self, title: str = "") -> str:
+    def _list(self, title: str) -> str:
         if not self.entries:
-            return "(the model has none)"
+            return "the model has none"
         return f"{title}\n" + "\n".join(f"  {name}" for name in self.property_names)
 
     def save(self, path: str | Path) -> None:

@@ -50,9 +50,9 @@ class LiveProgress:
 
 
 @contextmanager
-def live_progress(*, quiet: bool = False) -> Iterator[LiveProgress]:
+def live_progress() -> Iterator[LiveProgress]:
     terminal = console(stderr=True)
-    if quiet or not terminal.is_terminal:
+    if not terminal.is_terminal:
         yield LiveProgress(None)
         return
     with terminal.status("reading the model") as status:
