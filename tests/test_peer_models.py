@@ -23,8 +23,7 @@ from policyproof.engines.explicit.search import ExplicitSearch
 from policyproof.engines.question import SafetyQuestion, safety_question
 from policyproof.model.expressions import FALSE
 from policyproof.model.flat import flatten
-from policyproof.model.jani.model import ModelReader
-from policyproof.model.json_text import Document, read_file
+from policyproof.model.json_text import dumps, read_file
 from policyproof.model.properties import Atom, FormulaProperty, Probability, SafetyProperty
 from policyproof.model.source import LoadedModel, load_model
 from policyproof.model.start_states import enumerate_states
@@ -174,21 +173,18 @@ def _plant(root: dict[str, Any]) -> set[str]:
     return planted
 
 
-def test_a_refusal_lists_every_feature(files: dict[str, Path]) -> None:
+def test_a_refusal_lists_every_feature(files: dict[str, Path], tmp_path: Path) -> None:
     """Features planted at the beginning, in the middle and at the end of every model are all listed, and no others."""
     for name, path in files.items():
         if not is_model(name):
             continue
-        own: set[str] = set()
-        try:
-            load_model(path, constants=some_constants(path))
-        except UnsupportedFeature as error:
-            own = {feature.where for feature in error.features}
         root = read_file(path).root
-        expected = {f"{path}: {place}" for place in _plant(root)} | own
+        planted = _plant(root)
+        copy = tmp_path / path.name
+        copy.write_text(dumps(root), encoding="utf-8")
         with pytest.raises(UnsupportedFeature) as caught:
-            ModelReader(Document(root, str(path)), some_constants(path)).read()
-        assert {feature.where for feature in caught.value.features} == expected, name
+            load_model(copy, constants=some_constants(path))
+        assert {feature.where for feature in caught.value.features} == {f"{copy}: {place}" for place in planted}, name
 
 
 # The numbers of reachable states that others recorded
