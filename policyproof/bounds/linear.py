@@ -66,7 +66,8 @@ class Relaxation:
     def _array(self, values: Floats) -> Array:
         if self.xp is np:
             return np.ascontiguousarray(values, dtype=np.float64)
-        return self.xp.as_tensor(np.ascontiguousarray(values, dtype=np.float64), device=self._place)
+        # A copy: what is given may be shared, or not writable.
+        return self.xp.as_tensor(np.array(values, dtype=np.float64, order="C"), device=self._place)
 
     def _propagate(self) -> None:
         xp = self.xp
