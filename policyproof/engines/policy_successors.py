@@ -47,7 +47,7 @@ class PolicySuccessors:
 
     def expand(self, words: NDArray[np.int64]) -> Successors:
         """The successors of packed states, in the order of their sources."""
-        if self.decider is None:
+        if self.decider is None or len(words) == 0:
             return self.generator.expand(words)
         chosen = self.chosen_labels(words)
         pieces = []

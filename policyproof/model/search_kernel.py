@@ -28,9 +28,9 @@ def search(
     code, producer, arity, root, is_float, variables, constants,
     lo, hi, required_lo, required_hi, wanted,
     stack_lower, stack_upper, stack_list, pool, control,
-    out_lower, out_upper, out_certain, steps,
+    out_lower, out_upper, out_certain, work,
 ):  # fmt: skip
-    """Go on with the search for at most `steps` nodes.
+    """Go on with the search for about `work` instructions (those in the lists of the nodes that it visits).
 
     `control`: the depth of the stack, how many boxes were found, how many nodes were visited.
     `stack_list[depth]`: where the list of instructions of this node stands in the pool (start, length).
@@ -38,12 +38,12 @@ def search(
     flo, fhi = lo.view(np.float64), hi.view(np.float64)
     for k in range(constants.shape[0]):
         lo[variables + k], hi[variables + k] = constants[k, 0], constants[k, 1]
-    while control[DEPTH] > 0 and control[FOUND] < out_lower.shape[0] and steps > 0:
-        steps -= 1
+    while control[DEPTH] > 0 and control[FOUND] < out_lower.shape[0] and work > 0:
         control[VISITED] += 1
         control[DEPTH] -= 1
         top = control[DEPTH]
         start, length = stack_list[top, 0], stack_list[top, 1]
+        work -= 1 + length
         for v in range(variables):
             lo[v], hi[v] = stack_lower[top, v], stack_upper[top, v]
         verdict, kept = narrow_box(

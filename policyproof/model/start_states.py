@@ -23,7 +23,8 @@ from policyproof.model.tape import INTEGER_LIMIT, Compiler, Tape, arity, bits, f
 from policyproof.run.budget import Budget
 
 BOXES_AT_ONCE = 4096
-NODES_AT_ONCE = 200_000
+WORK_AT_ONCE = 1_000_000
+"""After how many instructions the search looks at the time: a fraction of a second, however long the condition is."""
 POOL_FACTOR = 24
 """The pool of instruction lists, in multiples of the tape's length; lists shrink, so this is plenty."""
 
@@ -111,7 +112,7 @@ class _Search:
         search(
             tape.code, self.producer, self.arity, int(tape.roots[0]), tape.float_registers, tape.variable_count,
             tape.constant_bounds, *self.values, self.wanted, self.stack_lower, self.stack_upper, self.stack_list,
-            self.pool, self.control, lower, upper, certain, NODES_AT_ONCE,
+            self.pool, self.control, lower, upper, certain, WORK_AT_ONCE,
         )  # fmt: skip
         found = int(self.control[1])
         return Boxes(lower[:found], upper[:found], certain[:found])
