@@ -19,6 +19,7 @@ from policyproof.bounds.linear import Relaxation
 from policyproof.bounds.margins import rounding_factor
 from policyproof.model import enclosures
 from policyproof.policy.network import Activation, Affine, Clip, ExactNetwork, Floats, Layer, Network, Normalise
+from policyproof.run.errors import InvalidInput
 
 FIRST_SEED = int(os.environ.get("POLICYPROOF_SEED", "0"))
 KINDS = ("relu", "leaky_relu", "clip", "tanh", "sigmoid", "mixed")
@@ -269,6 +270,32 @@ def test_torch_gives_the_same_bounds() -> None:
         size = np.abs(case.coefficients) @ np.abs(outputs_at(chain, case.lower)).T
         scale = (1e-6 * (1 + np.abs(numpy) + size.T))[known]
         assert (np.abs(numpy - there)[known] <= scale).all(), seed
+
+
+def test_torch_answers_the_same_question_as_the_kernel() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: no second device to compare with")
+    for seed in range(0, 60, 3):
+        case = random_case(seed)
+        chain = make_chain(case.network)
+        rows = make_rows(chain, case.coefficients, case.offsets)
+        wanted = np.array([[2, -1, 0]] * len(case.lower))
+        here = bound_rows(chain, rows, case.lower, case.upper, wanted)
+        there = bound_rows(chain, rows, case.lower, case.upper, wanted, device="torch")
+        np.testing.assert_allclose(there.lower, here.lower, rtol=1e-6, atol=1e-6 * np.abs(here.lower[:, [0, 2]]).max())
+        scale = np.abs(here.effect).max() + 1e-12
+        # A bound next to zero may count as settled in one and not in the other.
+        assert (np.abs(there.effect - here.effect) <= 1e-6 * scale).mean() > 0.9
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    case = random_case(0)
+    chain = make_chain(case.network)
+    rows = make_rows(chain, case.coefficients, case.offsets)
+    with pytest.raises(InvalidInput, match="no such device"):
+        bound_rows(chain, rows, case.lower, case.upper, device="cuda")
 
 
 def test_rows_are_rounded_once() -> None:

@@ -287,7 +287,7 @@ def interval_stage(weights, low, high, magnitude, bias, out_low, out_high, out_m
 @_strict
 def bound_kernel(
     matrices, vectors, table, lower, upper, row_weights, row_constant, wanted,
-    tighten, iterations, factor, phases, out, effect,
+    tighten, iterations, factor, attribute, phases, out, effect,
 ):  # fmt: skip
     """Lower bounds `out[n, k]` of the rows `wanted[n, k]` (-1: none) on the boxes lower[n] .. upper[n].
 
@@ -295,7 +295,8 @@ def bound_kernel(
     inactive, from a box around it; it is left behind with what has been found in addition.
 
     `effect[n, input]` collects how much each input matters: |coefficient| times width, summed over
-    the wanted rows that are not positive.
+    the wanted rows that are not positive.  With `attribute` the gaps of the relaxation count too: what
+    a row may lose at each undecided component, shared among the inputs as they spread its argument.
     """
     stages, components = table.shape[0], vectors.shape[1]
     inputs, last = lower.shape[1], row_weights.shape[1]
@@ -312,6 +313,7 @@ def bound_kernel(
     signs = np.zeros((3, max(1, components)))
     saved = np.zeros((3, max(1, components)))
     point, value = np.zeros(widest), np.zeros(widest)
+    shares = np.zeros((components if attribute else 0, inputs))
     for n in range(lower.shape[0]):
         low, high = lower[n], upper[n]
         floor = FLOOR
@@ -319,7 +321,7 @@ def bound_kernel(
             magnitude[j] = max(abs(low[j]), abs(high[j]))
             floor += FLOOR * magnitude[j]
         floor = propagate(
-            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases[n], work,
+            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases[n], shares, work,
             block, other, totals, errors, rounded, found, indices, chosen,
         )  # fmt: skip
         for j in range(inputs):
@@ -350,6 +352,11 @@ def bound_kernel(
                 if not found[r] > 0.0:
                     for j in range(inputs):
                         effect[n, j] += abs(reached[r, j]) * (high[j] - low[j])
+                    if attribute:
+                        attribute_gaps(
+                            row_weights[wanted[n, chosen[r]]], stages, matrices, table, work, shares, point, value,
+                            effect[n],
+                        )  # fmt: skip
         if iterations > 0:
             for k in range(wanted.shape[1]):
                 # What is positive is settled, what is far below zero is hopeless or needs a split.
@@ -361,9 +368,51 @@ def bound_kernel(
                     )  # fmt: skip
 
 
+@_jit
+def share_out(first, second, low, high, shares):
+    """How much of the spread of a component is due to each input, by the coefficients of its two bounds."""
+    total = 0.0
+    for j in range(len(low)):
+        shares[j] = (abs(first[j]) + abs(second[j])) * (high[j] - low[j])
+        total += shares[j]
+    scale = 1.0 / total if 0.0 < total < np.inf else 0.0
+    for j in range(len(low)):
+        shares[j] *= scale
+
+
+@_strict
+def attribute_gaps(row, stages, matrices, table, work, shares, current, following, effect):
+    """Add to `effect` what the relaxation of each undecided component may cost the row, as shared by the inputs."""
+    for i in range(len(row)):
+        current[i] = row[i]
+    for s in range(stages - 1, -1, -1):
+        size, columns, place, start = table[s, SIZE], table[s, INPUTS], table[s, WEIGHTS], table[s, FIRST]
+        for j in range(columns):
+            following[j] = 0.0
+        for i in range(size):
+            k = start + i
+            c = current[i]
+            if c == 0.0:
+                continue
+            slope = work[LOWER_SLOPE, k] if c > 0.0 else work[UPPER_SLOPE, k]
+            if work[LOWER_SLOPE, k] != work[UPPER_SLOPE, k]:
+                # The lines differ most at the ends of the range.
+                first = (work[UPPER_SLOPE, k] - work[LOWER_SLOPE, k]) * work[LOWER, k]
+                second = (work[UPPER_SLOPE, k] - work[LOWER_SLOPE, k]) * work[UPPER, k]
+                gap = max(first, second) + work[UPPER_INTERCEPT, k] - work[LOWER_INTERCEPT, k]
+                if gap < np.inf:
+                    for j in range(len(effect)):
+                        effect[j] += abs(c) * gap * shares[k, j]
+            c *= slope
+            if c != 0.0 and s > 0:
+                for j in range(columns):
+                    following[j] += c * matrices[place + i * columns + j]
+        current, following = following, current
+
+
 @_strict
 def propagate(
-    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases, work,
+    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases, shares, work,
     block, other, totals, errors, rounded, found, indices, chosen,
 ):  # fmt: skip
     """Bounds, magnitudes and lines of all stages, in `work`; returns the floor of the box."""
@@ -381,6 +430,12 @@ def propagate(
             floor += FLOOR * reach[j]
         for i in range(start, end):
             floor += FLOOR * work[MAGNITUDE, i]
+        if len(shares):
+            for i in range(start, end):
+                if s == 0:
+                    share_out(weights[i - start], weights[i - start], low, high, shares[i])
+                else:
+                    shares[i, :] = 0.0
         count = 0
         for i in range(start, end):
             error = work[MAGNITUDE, i] * factor + floor
@@ -414,7 +469,7 @@ def propagate(
                 for r in (2 * p, 2 * p + 1):
                     errors[r] = abs(bias)
                     rounded[r] = 0.0
-            back_substitute(
+            reached = back_substitute(
                 block, other, 2 * pairs, s, matrices, vectors, table, work, low, high, magnitude,
                 totals, errors, rounded, factor, floor, indices, found,
             )  # fmt: skip
@@ -425,6 +480,8 @@ def propagate(
                     work[LOWER, i] = found[2 * p]
                 if -found[2 * p + 1] < work[UPPER, i]:
                     work[UPPER, i] = -found[2 * p + 1]
+                if len(shares):
+                    share_out(reached[2 * p], reached[2 * p + 1], low, high, shares[i])
             done += pairs
         for i in range(start, end):
             if function == LEAKY:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policyproof.bounds.chain import Chain, Rows
 from policyproof.bounds.lines import image, lines, undecided
@@ -82,8 +83,8 @@ class Relaxation:
             lower = _known(xp, low @ positive.T + high @ negative.T + bias - error, -xp.inf)
             upper = _known(xp, high @ positive.T + low @ negative.T + bias + error, xp.inf)
             if self.tighten and self.stages:
-                below = self._row_bounds(weights, bias)
-                above = -self._row_bounds(-weights, -bias)
+                below = self._row_bounds(weights, bias)[0]
+                above = -self._row_bounds(-weights, -bias)[0]
                 wanted = undecided(xp, stage.function, lower, upper, first, second)
                 # A comparison with NaN is false, so an undefined bound tightens nothing.
                 lower = xp.where(wanted & (below > lower), below, lower)
@@ -96,11 +97,25 @@ class Relaxation:
     def lower_bounds(self, rows: Rows) -> Floats:
         """`bounds[n, row]`: lower bounds of the rows on every box; NaN where nothing is known."""
         with np.errstate(all="ignore"):
-            found = self._row_bounds(self._array(rows.weights), self._array(rows.constant))
-        return np.asarray(found if self.xp is np else found.cpu().numpy())
+            return self._numpy(self._row_bounds(self._array(rows.weights), self._array(rows.constant))[0])
 
-    def _row_bounds(self, weights: Array, constant: Array) -> Array:
-        """Lower bounds of `weights[row] · a + constant[row]`, a being the last stage so far."""
+    def bounds_and_effect(self, rows: Rows, wanted: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """The same, and `effect[n, input]`: |coefficient| times width, over the wanted rows that are not positive."""
+        with np.errstate(all="ignore"):
+            bounds, coefficients = self._row_bounds(self._array(rows.weights), self._array(rows.constant))
+            asked = self.xp.as_tensor(wanted, device=self._place) if self.xp is not np else wanted
+            unsettled = asked & ~(bounds > 0)
+            weight = self.xp.where(unsettled[:, :, None], self.xp.abs(coefficients), self.xp.zeros_like(coefficients))
+            return self._numpy(bounds), self._numpy(weight.sum(1) * (self.upper - self.lower))
+
+    def _numpy(self, values: Array) -> Floats:
+        return np.asarray(values if self.xp is np else values.cpu().numpy())
+
+    def _row_bounds(self, weights: Array, constant: Array) -> tuple[Array, Array]:
+        """Lower bounds of `weights[row] · a + constant[row]`, a being the last stage so far.
+
+        And the coefficients of the inputs with which they were reached.
+        """
         xp = self.xp
         coefficients = weights[None, :, :] + xp.zeros_like(self.lower)[:, :1, None]
         total = constant[None, :] + xp.zeros_like(self.lower)[:, :1]
@@ -122,7 +137,8 @@ class Relaxation:
         ends = xp.where(coefficients > 0, self.lower[:, None, :], self.upper[:, None, :])
         error = error + (xp.abs(coefficients) * self.input_magnitude[:, None, :]).sum(-1)
         bound = (coefficients * ends).sum(-1) + total
-        return bound - error * self.factor - xp.where(rounded, self.floor[:, None] * SLACK, xp.zeros_like(error))
+        bound = bound - error * self.factor - xp.where(rounded, self.floor[:, None] * SLACK, xp.zeros_like(error))
+        return bound, coefficients
 
 
 def _known(xp: Any, values: Array, otherwise: float) -> Array:

@@ -45,11 +45,20 @@ class Applicability:
 class Duels:
     """The networks of a policy, ready to compare their outputs over boxes."""
 
-    def __init__(self, policy: Policy, space: Space, box: Mapping[str, Range], *, slope_iterations: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        space: Space,
+        box: Mapping[str, Range],
+        *,
+        slope_iterations: int = 0,
+        device: str = "cpu",
+    ) -> None:
         self.policy = policy
         self.space = space
         self.inputs = InputMap(policy, space, box)
         self.slope_iterations = slope_iterations
+        self.device = device
         self.chains = [make_chain(network) for network in policy.networks]
         count = len(policy.labels)
         self.outputs = count
@@ -110,7 +119,7 @@ class Duels:
             rows = np.where(wanted[boxes, None, :] & (tried >= 0)[:, :, None], self.pair[tried], -1)
             bounds = bound_rows(
                 self.chains[number], self.rows[number], low[boxes], high[boxes], rows.reshape(len(boxes), -1),
-                iterations=self.slope_iterations,
+                iterations=self.slope_iterations, device=self.device,
             )  # fmt: skip
             found = bounds.lower.reshape(rows.shape)
             # NaN compares false: what is not known beats nothing.
@@ -126,7 +135,7 @@ class Duels:
             return np.asarray(wins.any(axis=1))
         certain = certainly_applicable(leaders, applicable)
         as_applicable = ~applicable.possible | (wins & certain[:, :, None]).any(axis=1)
-        as_plain = applicable.certain.any(axis=1)[:, None] | wins.any(axis=1)
+        as_plain = applicable.certain.any(axis=1, keepdims=True) | wins.any(axis=1)
         return np.asarray(as_applicable & as_plain)
 
     def corners(

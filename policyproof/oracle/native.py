@@ -93,13 +93,16 @@ class NativeOracle(BoxSearch):
         samples: int = SAMPLES,
         resolution: float = RESOLUTION,
         slope_iterations: int = 0,
+        device: str = "cpu",
         seed: int = 0,
     ) -> None:
         """`box`: the domains of the variables (default: their own); `samples`: random states of a region to begin with.
 
         `enumerated`: boxes of so many states are enumerated; for the other options see `BoxSearch`.
         """
-        super().__init__(policy, variables, box, resolution=resolution, slope_iterations=slope_iterations, seed=seed)
+        super().__init__(
+            policy, variables, box, resolution=resolution, slope_iterations=slope_iterations, device=device, seed=seed
+        )
         self.enumerated = max(1, enumerated)
         self.samples = samples
 

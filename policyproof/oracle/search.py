@@ -104,6 +104,7 @@ class BoxSearch:
         *,
         resolution: float = RESOLUTION,
         slope_iterations: int = 0,
+        device: str = "cpu",
         seed: int = 0,
     ) -> None:
         """`box`: the domains of the variables; `resolution`: how narrow real intervals may get, as a share of it."""
@@ -113,7 +114,7 @@ class BoxSearch:
         self.variables = tuple(variables)
         self.box = {item.name: item.domain.range for item in variables} if box is None else dict(box)
         self.space = Space(self.variables)
-        self.duels = Duels(policy, self.space, self.box, slope_iterations=slope_iterations)
+        self.duels = Duels(policy, self.space, self.box, slope_iterations=slope_iterations, device=device)
         self.decider = Decider(policy, self.variables, self.box)
         self.resolution = resolution
         self.at_resolution = f"not settled at the resolution of {resolution:g} for real variables"
