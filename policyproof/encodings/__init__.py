@@ -1,0 +1,1 @@
+"""Expressions, networks and ties as input of solvers."""
