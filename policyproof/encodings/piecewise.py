@@ -7,8 +7,8 @@ to stay on one side is no ReLU any more; strict inequalities are relaxed.
 **Scales.**  Networks hold weights of very different sizes, and solvers have absolute tolerances, so a
 component of magnitude s is a column of magnitude 1, and a row is divided by what its columns are worth
 (a ReLU commutes with positive factors).  What a column contributes to a row by less than `NEGLIGIBLE` is
-replaced by the middle of its range, and the rest counts as error: Marabou 2.0 has called a program
-infeasible over a coefficient of 1e-8.
+replaced by the middle of its range, and the rest counts as error.  Marabou 2.0 needs that: it fixes a
+variable whose range is below 1e-5 at one end of it, and then finds feasible programs infeasible.
 
 **The margin.**  The outputs must lead by `slack`, one more column: `output - rival >= slack`.  Let a
 solver keep every row, ReLU and whole number within `TOLERANCE` = t.  Then what it takes for a component of
@@ -17,8 +17,8 @@ a layer differs from the true one by at most
     e(input) = t (1 + m),   e(W x + b) = |W| e(x) + t (|W| m + |b|) + what was negligible,
     e(relu(z)) = e(z) + t m,
 
-with m bounding magnitudes; `margin` is twice the largest error of an output, and t times the largest
-magnitude of one.  With the slack bounded below by -2 `margin`, and every condition loosened as well (by
+with m bounding magnitudes; `margin` is the largest error of a lead (the sum of two outputs' errors, and t
+times its magnitude).  With the slack bounded below by -2 `margin`, and every condition loosened as well (by
 1/4 where it compares whole numbers, which changes no whole solution; by t times its magnitude elsewhere),
 a true solution satisfies every row with room to spare.  So a solver within its own tolerance finds the
 loosened program infeasible only if the question is: this is the oracle's confirmation by a margin.
@@ -37,7 +37,7 @@ from policyproof.encodings.question import Floats, Question
 from policyproof.policy.network import Activation, Affine, Clip, Network, Normalise
 
 TOLERANCE = 1e-6
-NEGLIGIBLE = 1e-7
+NEGLIGIBLE = 1e-5
 LEAST_MARGIN = 1e-9
 WHOLE_LOOSENING = 0.25
 ENOUGH = 8.0
@@ -79,11 +79,21 @@ class Program:
     clauses: list[list[list[Row]]] = field(default_factory=list)
     """Of every clause one alternative holds with all its rows."""
     slack: int = -1
-    """The column that is to be large."""
+    """The column that is to be large: by how many margins the output leads."""
     margin: float = 0.0
-    state_size: int = 0
+    units: list[float] = field(default_factory=list)
+    middles: list[float] = field(default_factory=list)
+    """A state variable is its unit times its column, plus its middle."""
     infeasible: bool = False
     """A condition holds nowhere, whatever the variables are."""
+
+    @property
+    def state_size(self) -> int:
+        return len(self.units)
+
+    def state_of(self, values: Sequence[float]) -> Floats:
+        """The values of the state variables in a solution."""
+        return np.array(values[: self.state_size]) * self.units + self.middles
 
     def add(self, lower: float, upper: float, *, integer: bool = False) -> int:
         self.lower.append(lower)
@@ -119,8 +129,13 @@ class ProgramBuilder:
         for column in question.columns:
             low = -np.inf if column.lower is None else float(column.lower)
             high = np.inf if column.upper is None else float(column.upper)
+            unit, middle = 1.0, 0.0
+            if column.kind == "real" and np.isfinite(high - low) and low < high:
+                unit, middle = 0.5 * (high - low), 0.5 * (high + low)
+                low, high = -1.0, 1.0
             self.position[column.name] = self.program.add(low, high, integer=column.kind != "real")
-        self.program.state_size = len(question.columns)
+            self.program.units.append(unit)
+            self.program.middles.append(middle)
         self.linearisation = Linearisation(column.name for column in question.columns if column.kind != "real")
 
     def build(self) -> Program:
@@ -149,9 +164,8 @@ class ProgramBuilder:
     def _rows(self, alternative: Alternative) -> list[Row]:
         rows = []
         for comparison in alternative:
-            columns = tuple(self.position[name] for name in comparison.form.coefficients)
-            coefficients = tuple(float(value) for value in comparison.form.coefficients.values())
-            limit = -float(comparison.form.constant)
+            terms, constant = self._terms(comparison.form)
+            columns, coefficients, limit = tuple(terms), tuple(terms.values()), -constant
             low, high = self.program.range_of(columns, coefficients)
             loose = TOLERANCE * (1 + max(abs(low), abs(high)) + abs(limit))
             room = max(WHOLE_LOOSENING, loose) if comparison.whole else loose
@@ -163,8 +177,8 @@ class ProgramBuilder:
 
     # The network
 
-    def _network(self, network: Network) -> list[tuple[int, float]]:
-        """Columns of the outputs, with their scales."""
+    def _network(self, network: Network) -> list[_Component]:
+        """The outputs."""
         values = [self._input(self.linearisation.form(expression)) for expression in self.question.inputs]
         bending = 0
         for layer in network.layers:
@@ -177,12 +191,20 @@ class ProgramBuilder:
                 known = None if self.question.bounds is None else self.question.bounds[bending]
                 values = [self._bend(layer, (bending, number), value, known) for number, value in enumerate(values)]
                 bending += 1
-        return self._finish(values)
+        return values
+
+    def _terms(self, form: Form) -> tuple[dict[int, float], float]:
+        """A form over state variables as one over columns."""
+        terms, constant = {}, float(form.constant)
+        for name, value in form.coefficients.items():
+            column = self.position[name]
+            terms[column] = float(value) * self.program.units[column]
+            constant += float(value) * self.program.middles[column]
+        return terms, constant
 
     def _input(self, form: Form) -> _Component:
-        terms = {self.position[name]: float(value) for name, value in form.coefficients.items()}
-        error = TOLERANCE * (1 + sum(abs(factor) for factor in terms.values()))
-        return self._component(terms, float(form.constant), error)
+        terms, constant = self._terms(form)
+        return self._component(terms, constant, TOLERANCE * (1 + sum(abs(factor) for factor in terms.values())))
 
     def _component(self, terms: Mapping[int, float], constant: float, error: float) -> _Component:
         lower, upper = self.program.lower, self.program.upper
@@ -211,22 +233,27 @@ class ProgramBuilder:
             low, high = max(low, known[0]), min(high, known[1])
         return low - value.error, high + value.error
 
-    def _column(self, value: _Component, ends: tuple[float, float]) -> tuple[int, float, float]:
-        """A column that equals a component divided by a scale; the column, the scale, and the error."""
-        program = self.program
-        scale = 2.0 ** round(math.log2(max(-ends[0], ends[1], 2.0**-500)))
+    def _without_the_negligible(self, value: _Component, scale: float) -> _Component:
+        """The component without what contributes next to nothing at this scale."""
         constant, error, kept = value.constant, value.error, {}
         for column, factor in value.terms.items():
-            low, high = program.lower[column], program.upper[column]
+            low, high = self.program.lower[column], self.program.upper[column]
             if abs(factor) * (high - low) < NEGLIGIBLE * scale:
                 constant += factor * 0.5 * (low + high)
                 error += abs(factor) * 0.5 * (high - low)
             else:
-                kept[column] = -factor / scale
-        ends = (ends[0] - error + value.error, ends[1] + error - value.error)
-        column = program.add(ends[0] / scale, ends[1] / scale)
-        program.rows.append(Row((column, *kept), (1.0, *kept.values()), constant / scale, equal=True))
-        return column, scale, error
+                kept[column] = factor
+        return _Component(kept, constant, error)
+
+    def _column(self, value: _Component, ends: tuple[float, float]) -> tuple[int, float, float]:
+        """A column that equals a component divided by a scale; the column, the scale, and the error."""
+        scale = 2.0 ** round(math.log2(max(-ends[0], ends[1], 2.0**-500)))
+        kept = self._without_the_negligible(value, scale)
+        more = kept.error - value.error
+        column = self.program.add((ends[0] - more) / scale, (ends[1] + more) / scale)
+        coefficients = (1.0, *(-factor / scale for factor in kept.terms.values()))
+        self.program.rows.append(Row((column, *kept.terms), coefficients, kept.constant / scale, equal=True))
+        return column, scale, kept.error
 
     def _bend(
         self, layer: object, place: tuple[int, int], value: _Component, known: tuple[Floats, Floats] | None
@@ -266,6 +293,8 @@ class ProgramBuilder:
         if known is not None:
             # The sign of a rounded sum is right.
             known = (known[0] + offset, known[1] + offset)
+        if not value.terms:
+            return _Component({}, max(value.constant, 0.0), value.error)
         low, high = self._interval(value)
         if (known is not None and known[0] >= 0) or low > value.error:
             return value
@@ -276,6 +305,16 @@ class ProgramBuilder:
         self.program.relus.append(Relu(argument, result, *place, offset, scale))
         return _Component({result: scale}, 0.0, error + TOLERANCE * scale)
 
+    def _magnitude(self, value: _Component) -> float:
+        low, high = self._interval(value)
+        return max(-low, high)
+
+    def _beat(self, lead: _Component, scale: float) -> Row:
+        """The lead is at least the slack, which is counted in margins."""
+        columns = (*lead.terms, self.program.slack)
+        coefficients = (*(-factor / scale for factor in lead.terms.values()), self.program.margin / scale)
+        return Row(columns, coefficients, lead.constant / scale)
+
     def _sum(self, parts: list[tuple[float, _Component]]) -> _Component:
         terms: dict[int, float] = {}
         for factor, part in parts:
@@ -285,27 +324,19 @@ class ProgramBuilder:
         error = sum(abs(factor) * part.error for factor, part in parts)
         return _Component({column: value for column, value in terms.items() if value}, constant, error)
 
-    def _finish(self, values: list[_Component]) -> list[tuple[int, float]]:
-        columns = [self._column(value, self._interval(value)) for value in values]
-        largest = max(scale for _, scale, _ in columns)
-        error = max(error for _, _, error in columns)
-        self.program.margin = max(2 * error + TOLERANCE * largest, LEAST_MARGIN * largest)
-        return [(column, scale) for column, scale, _ in columns]
-
     # Which output wins
 
-    def _choose(self, outputs: list[tuple[int, float]]) -> None:
+    def _choose(self, outputs: list[_Component]) -> None:
         question, program = self.question, self.program
-        largest = max(scale for _, scale in outputs)
-        margin = program.margin / largest
-        program.slack = program.add(-2 * margin, ENOUGH * margin)
-        own, scale = outputs[question.output]
-        beats = {
-            rival: Row(
-                (outputs[rival][0], own, program.slack), (outputs[rival][1] / largest, -scale / largest, 1.0), 0.0
-            )
-            for rival in question.rivals
-        }
+        own = outputs[question.output]
+        leads = {rival: self._sum([(1.0, own), (-1.0, outputs[rival])]) for rival in question.rivals}
+        scales = {rival: self._magnitude(lead) for rival, lead in leads.items()}
+        leads = {rival: self._without_the_negligible(lead, scales[rival]) for rival, lead in leads.items()}
+        program.margin = (
+            max((lead.error + TOLERANCE * scales[rival] for rival, lead in leads.items()), default=0.0) + LEAST_MARGIN
+        )
+        program.slack = program.add(-2.0, ENOUGH)
+        beats = {rival: self._beat(lead, max(scales[rival], program.margin)) for rival, lead in leads.items()}
         if question.applicability is None:
             program.rows += beats.values()
             return

@@ -83,7 +83,7 @@ class MarabouBackend(PiecewiseBackend):
             return super()._go_on(leaf, program, solution)
         if self.relaxed:
             return self._relaxed(program, solution)
-        values = np.array(solution.values[: len(self.variables)])
+        values = program.state_of(solution.values)
         distance = np.where(self.space.real, 0.0, np.abs(values - np.rint(values)))
         branching = int(distance.argmax())
         if distance[branching] <= WHOLE:
@@ -154,8 +154,8 @@ class MarabouZ3Backend(MarabouBackend):
             return Decision(IMPOSSIBLE)
         if solution.outcome == "unknown":
             return Decision(UNKNOWN, reason=solution.reason)
-        values = tuple(float(value) for value in solution.values)
-        witness = self._confirm(leaf, self._state(leaf, FloatSolution("sat", values)))
+        values = np.array([float(value) for value in solution.values])
+        witness = self._confirm(leaf, self._nearest(leaf, values))
         if witness is None:
             raise BackendFailure("Z3", f"its solution {solution.values} is not confirmed by exact evaluation")
         return Decision(POSSIBLE, witness)

@@ -24,6 +24,7 @@ from policyproof.oracle.milp_solvers import FloatSolution
 from policyproof.oracle.protocol import IMPOSSIBLE, POSSIBLE, UNKNOWN
 from policyproof.oracle.solver_backend import ENUMERATED, Decision, Leaf, SolverBackend
 from policyproof.oracle.space import Integers
+from policyproof.policy.network import Floats
 from policyproof.policy.policy import Policy
 from policyproof.run.errors import Feature, UnsupportedFeature
 
@@ -79,10 +80,9 @@ class PiecewiseBackend(SolverBackend):
             features = [Feature("a condition", f"{part} in {self.capabilities.name}") for part in reason.reasons]
             raise UnsupportedFeature(features) from None
 
-    def _state(self, leaf: Leaf, solution: FloatSolution) -> Integers:
-        """The state of the leaf's box that is nearest to a solution."""
-        values = np.array(solution.values[: len(self.variables)])[None, :]
-        return self.space.from_floats(values, leaf.lower, leaf.upper)
+    def _nearest(self, leaf: Leaf, values: Floats) -> Integers:
+        """The state of the leaf's box that is nearest to some values, as `[1, variable]`."""
+        return self.space.from_floats(values[None, :], leaf.lower, leaf.upper)
 
     def _left_open(self, leaf: Leaf, program: Program) -> Decision | list[Leaf]:
         """What becomes of a leaf whose solutions are not confirmed: a decision, or the halves to go on with."""
@@ -113,7 +113,7 @@ class PiecewiseBackend(SolverBackend):
             if solution.outcome == "unsat":
                 continue
             if solution.outcome == "sat":
-                witness = self._confirm(leaf, self._state(leaf, solution))
+                witness = self._confirm(leaf, self._nearest(leaf, program.state_of(solution.values)))
                 if witness is not None:
                     return Decision(POSSIBLE, witness)
             further = self._go_on(leaf, program, solution)
