@@ -20,6 +20,7 @@ from policyproof.model.automata import Domain, Variable
 from policyproof.model.expressions import Expression, apply, constant
 from policyproof.model.tape import bits
 from policyproof.oracle import duels
+from policyproof.oracle.backends import make_oracle
 from policyproof.oracle.cached import CachedOracle
 from policyproof.oracle.conditions import Conditions
 from policyproof.oracle.native import NativeOracle
@@ -348,6 +349,41 @@ def test_the_oracle_stops_in_time_and_says_why() -> None:
         assert late < 1.0
         assert (answers.status == UNKNOWN).any()
         assert "time limit" in answers.reasons[int(np.argwhere(answers.status == UNKNOWN)[0, 0])]
+
+
+def test_a_finisher_settles_what_halving_does_not() -> None:
+    policy, variables = _random_policy(7, 24, 3, hidden=6)
+    regions = real_regions(7, variables, 4, 1.0)
+    alone = NativeOracle(policy, variables).ask(regions, budget=Budget(1.5))
+    assert (alone.status == UNKNOWN).any()
+    with make_oracle("milp", policy, variables) as milp:
+        answers = NativeOracle(policy, variables, finisher=milp, finish_after=20).ask(regions, budget=Budget(60))
+    assert answers.statistics["finished"] > 0
+    assert (answers.status != UNKNOWN).all()
+    confirm(Question(policy, variables, regions, None), answers)
+    settled = alone.status != UNKNOWN
+    assert (answers.status[settled] == alone.status[settled]).all()
+    decider = Decider(policy, variables, {item.name: item.domain.range for item in variables})
+    rng = np.random.default_rng(1)
+    for region in range(4):
+        low, high = regions.lower[region].view(np.float64), regions.upper[region].view(np.float64)
+        chosen = decider.decide(np.ascontiguousarray(rng.uniform(low, high, (5000, 24))).view(np.int64))
+        assert answers.possible[region, np.unique(chosen)].all()
+
+
+def test_integers_are_finished_too() -> None:
+    finished = 0
+    for seed in range(0, 18 * 6):
+        question = random_question(seed)
+        if KINDS[seed % len(KINDS)] not in ("plain", "ties", "near ties", "leaky", "linear condition"):
+            continue
+        with make_oracle("z3", question.policy, question.variables) as exact:
+            oracle = native(question, enumerated=1, samples=0, finisher=exact, finish_after=1)
+            answers = oracle.ask(question.regions, applicability=question.applicability)
+        assert not disagreements(question, answers, brute_force(question)), seed
+        assert answers.arithmetic == "real"
+        finished += int(answers.statistics.get("finished", 0))
+    assert finished > 3
 
 
 def test_cancelled_work_is_unknown() -> None:

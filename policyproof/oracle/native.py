@@ -15,6 +15,10 @@ Invariant: the boxes on the stack, those given up and the settled ones cover all
 regions that satisfy the condition.  So IMPOSSIBLE is said only when nothing is open any more, and
 every claim rests on a rigorous bound or on exact decisions of all states.
 
+Where halving does not get on (many inputs, few neurons), a *finisher* takes over: another oracle, such
+as a MILP built from the same bounds, that answers for the boxes that are left.  What it proves it proves
+in its own arithmetic, which the answers then carry.
+
 Integer regions are decided completely: boxes shrink to points.  Real intervals are halved down to
 `resolution` times their domain; what is left there is UNKNOWN, with that reason.
 """
@@ -30,7 +34,16 @@ from policyproof.model.automata import Variable
 from policyproof.model.expressions import Expression
 from policyproof.model.ranges import Range
 from policyproof.oracle.batches import Batch, Stack
-from policyproof.oracle.protocol import IMPOSSIBLE, POSSIBLE, UNKNOWN, Answers, Capabilities, Regions
+from policyproof.oracle.protocol import (
+    IMPOSSIBLE,
+    POSSIBLE,
+    UNKNOWN,
+    Answers,
+    Arithmetic,
+    Capabilities,
+    DecisionOracle,
+    Regions,
+)
 from policyproof.oracle.search import RESOLUTION, BoxSearch, Inquiry
 from policyproof.oracle.space import Integers, Truths
 from policyproof.policy.policy import Policy
@@ -40,6 +53,8 @@ from policyproof.run.errors import ResourceExhausted
 ENUMERATED = 48
 """Boxes with at most so many states are enumerated."""
 SAMPLES = 6
+FINISH_AFTER = 2000
+LEAVES_AT_ONCE = 64
 
 
 class _Ledger:
@@ -51,6 +66,7 @@ class _Ledger:
         self.witness = np.zeros((*wanted.shape, regions.lower.shape[1]), dtype=np.int64)
         self.given_up = np.zeros(wanted.shape, dtype=np.bool_)
         self.reasons: dict[int, str] = {}
+        self.arithmetic: Arithmetic = "real"
 
     def found(self, region: Integers, output: Integers, states: Integers) -> None:
         """The policy chooses these outputs in these states of these regions."""
@@ -77,7 +93,7 @@ class _Ledger:
         status = np.where(self.possible, POSSIBLE, IMPOSSIBLE).astype(np.int8)
         status[unsettled | (~self.wanted & ~self.possible)] = UNKNOWN
         reasons = {region: reason for region, reason in self.reasons.items() if unsettled[region].any()}
-        return Answers(status, self.witness, reasons, "real", dict(statistics))
+        return Answers(status, self.witness, reasons, self.arithmetic, dict(statistics))
 
 
 class NativeOracle(BoxSearch):
@@ -91,6 +107,8 @@ class NativeOracle(BoxSearch):
         *,
         enumerated: int = ENUMERATED,
         samples: int = SAMPLES,
+        finisher: DecisionOracle | None = None,
+        finish_after: int = FINISH_AFTER,
         resolution: float = RESOLUTION,
         slope_iterations: int = 0,
         device: str = "cpu",
@@ -98,13 +116,16 @@ class NativeOracle(BoxSearch):
     ) -> None:
         """`box`: the domains of the variables (default: their own); `samples`: random states of a region to begin with.
 
-        `enumerated`: boxes of so many states are enumerated; for the other options see `BoxSearch`.
+        `enumerated`: boxes of so many states are enumerated; `finisher`: an oracle for what is left after
+        `finish_after` boxes a region; for the other options see `BoxSearch`.
         """
         super().__init__(
             policy, variables, box, resolution=resolution, slope_iterations=slope_iterations, device=device, seed=seed
         )
         self.enumerated = max(1, enumerated)
         self.samples = samples
+        self.finisher = finisher
+        self.finish_after = finish_after
 
     @property
     def capabilities(self) -> Capabilities:
@@ -133,6 +154,9 @@ class NativeOracle(BoxSearch):
             self._sample(inquiry, whole, ledger)
             while stack:
                 budget.check()
+                if self.finisher is not None and inquiry.statistics.get("boxes", 0) > self.finish_after * len(regions):
+                    self._finish(self.finisher, inquiry, stack, ledger, applicability, budget)
+                    break
                 with stack.working_on(self.batch) as batch, self.paced(len(batch)):
                     stack.push(self._step(inquiry, batch, ledger, splits))
         except ResourceExhausted as exhausted:
@@ -171,6 +195,35 @@ class NativeOracle(BoxSearch):
         further = left & ~stuck & ~deep
         inquiry.count("halved", int(further.sum()))
         return self.halved(batch.select(further), axis[further])
+
+    def _finish(
+        self,
+        finisher: DecisionOracle,
+        inquiry: Inquiry,
+        stack: Stack,
+        ledger: _Ledger,
+        applicability: Sequence[Expression] | None,
+        budget: Budget,
+    ) -> None:
+        """Let the finisher answer for the boxes that are left."""
+        while stack:
+            budget.check()
+            with stack.working_on(LEAVES_AT_ONCE) as batch:
+                batch = ledger.still_open(batch)
+                if not len(batch):
+                    continue
+                regions = inquiry.regions
+                condition = None if regions.condition is None else regions.condition[batch.region]
+                leaves = Regions(batch.lower, batch.upper, regions.conditions, condition)
+                answers = finisher.ask(leaves, batch.open, applicability=applicability, budget=budget)
+            inquiry.count("finished", len(batch))
+            if answers.arithmetic != "real" and (batch.open & answers.impossible).any():
+                ledger.arithmetic = answers.arithmetic
+            rows, outputs = np.nonzero(answers.possible)
+            ledger.found(batch.region[rows], outputs, answers.witness[rows, outputs])
+            batch.open &= answers.status == UNKNOWN
+            for row in np.flatnonzero(batch.open.any(axis=1)).tolist():
+                ledger.give_up(batch.select(slice(row, row + 1)), answers.reasons.get(row, "not settled"))
 
     # Witnesses
 
