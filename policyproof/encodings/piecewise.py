@@ -56,7 +56,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Relu:
-    """result = max(argument, 0), both columns; scale · argument = component of a layer's argument + offset."""
+    """result = max(argument, 0), both columns.
+
+    scale · argument is a component of a layer's argument plus the offset, up to the error.
+    """
 
     argument: int
     result: int
@@ -65,6 +68,7 @@ class Relu:
     component: int
     offset: float
     scale: float
+    error: float
 
 
 @dataclass(eq=False)
@@ -302,7 +306,7 @@ class ProgramBuilder:
             return _Component({}, 0.0, 0.0)
         argument, scale, error = self._column(value, self._interval(value, known))
         result = self.program.add(0.0, max(self.program.upper[argument], 0.0))
-        self.program.relus.append(Relu(argument, result, *place, offset, scale))
+        self.program.relus.append(Relu(argument, result, *place, offset, scale, error))
         return _Component({result: scale}, 0.0, error + TOLERANCE * scale)
 
     def _magnitude(self, value: _Component) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from policyproof.model.automata import Variable
 from policyproof.model.ranges import Range
+from policyproof.oracle.protocol import DecisionOracle
 from policyproof.oracle.solver_backend import SolverBackend
 from policyproof.policy.policy import Policy
 from policyproof.run.errors import InvalidInput, PolicyProofError
@@ -36,7 +37,8 @@ _ENTRIES: dict[str, _Entry] = {
     "marabou-relaxed": _Entry("marabou_backend", "MarabouBackend", {"relaxed": True}, (_MARABOU,)),
     "marabou-z3": _Entry("marabou_backend", "MarabouZ3Backend", needs=(_MARABOU,)),
 }
-BACKENDS = tuple(_ENTRIES)
+SOLVERS = tuple(_ENTRIES)
+BACKENDS = ("native", *SOLVERS)
 
 
 class NotInstalled(PolicyProofError):
@@ -45,10 +47,27 @@ class NotInstalled(PolicyProofError):
 
 def installed(name: str) -> bool:
     """Can this back end be used here?"""
-    return not _missing(_entry(name))
+    return name == "native" or not _missing(_entry(name))
 
 
 def make_oracle(
+    name: str,
+    policy: Policy,
+    variables: Sequence[Variable],
+    *,
+    box: Mapping[str, Range] | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> DecisionOracle:
+    """The back end of this name, one of `BACKENDS`; for the options see its class."""
+    if name == "native":
+        from policyproof.oracle.native import NativeOracle
+
+        return NativeOracle(policy, variables, box, seed=seed, **options)
+    return make_solver(name, policy, variables, box=box, seed=seed, **options)
+
+
+def make_solver(
     name: str,
     policy: Policy,
     variables: Sequence[Variable],
@@ -58,7 +77,10 @@ def make_oracle(
     seed: int = 0,
     **options: Any,
 ) -> SolverBackend:
-    """The back end of this name; `question_seconds` limits each solver call, beside the budget of the whole."""
+    """The back end around a solver of this name, one of `SOLVERS`; it is to be closed.
+
+    `question_seconds` limits each solver call, beside the budget of the whole.
+    """
     entry = _entry(name)
     missing = _missing(entry)
     if missing:

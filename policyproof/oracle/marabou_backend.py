@@ -27,6 +27,7 @@ from policyproof.oracle.solver_backend import ENUMERATED, Decision, Leaf
 from policyproof.oracle.z3_backend import RELAXED
 from policyproof.oracle.z3_solver import solve_with_z3
 from policyproof.policy.policy import Policy
+from policyproof.run.child import Worker
 from policyproof.run.errors import BackendFailure
 
 WHOLE = 1e-6
@@ -48,10 +49,17 @@ class MarabouBackend(PiecewiseBackend):
         enumerated: int = ENUMERATED,
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
         self.relaxed = relaxed
         super().__init__(
-            policy, variables, box=box, enumerated=enumerated, question_seconds=question_seconds, seed=seed
+            policy,
+            variables,
+            box=box,
+            enumerated=enumerated,
+            question_seconds=question_seconds,
+            seed=seed,
+            worker=worker,
         )
 
     @property
@@ -132,9 +140,12 @@ class MarabouZ3Backend(MarabouBackend):
         box: Mapping[str, Range] | None = None,
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
         self.cases = cases
-        super().__init__(policy, variables, relaxed=True, box=box, question_seconds=question_seconds, seed=seed)
+        super().__init__(
+            policy, variables, relaxed=True, box=box, question_seconds=question_seconds, seed=seed, worker=worker
+        )
 
     @property
     def capabilities(self) -> Capabilities:
@@ -142,7 +153,7 @@ class MarabouZ3Backend(MarabouBackend):
 
     def _decide(self, leaf: Leaf) -> Decision:
         relaxed = super()._decide(leaf)
-        if relaxed.status != UNKNOWN:
+        if relaxed.status == POSSIBLE or (relaxed.status == IMPOSSIBLE and relaxed.confirmed):
             return relaxed
         bounds = None if self.cases == "none" else self._bounds(leaf)
         if self.cases == "marabou" and bounds is not None:
@@ -169,7 +180,7 @@ class MarabouZ3Backend(MarabouBackend):
         tightened = [(low.copy(), high.copy()) for low, high in bounds]
         for relu in program.relus:
             low, high = (end * relu.scale for end in found[relu.argument])
-            room = TOLERANCE * relu.scale
+            room = relu.error + TOLERANCE * relu.scale
             lower, upper = tightened[relu.layer]
             lower[relu.component] = max(lower[relu.component], low - relu.offset - room)
             upper[relu.component] = min(upper[relu.component], high - relu.offset + room)

@@ -17,6 +17,7 @@ from policyproof.oracle.piecewise_backend import PiecewiseBackend
 from policyproof.oracle.protocol import Capabilities
 from policyproof.oracle.solver_backend import ENUMERATED
 from policyproof.policy.policy import Policy
+from policyproof.run.child import Worker
 
 Solver = Literal["HiGHS", "SCIP", "Gurobi"]
 
@@ -40,10 +41,17 @@ class MilpBackend(PiecewiseBackend):
         enumerated: int = ENUMERATED,
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
         self.solver = solver
         super().__init__(
-            policy, variables, box=box, enumerated=enumerated, question_seconds=question_seconds, seed=seed
+            policy,
+            variables,
+            box=box,
+            enumerated=enumerated,
+            question_seconds=question_seconds,
+            seed=seed,
+            worker=worker,
         )
 
     @property

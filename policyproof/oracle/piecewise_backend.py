@@ -21,11 +21,12 @@ from policyproof.model.automata import Variable
 from policyproof.model.expressions import Expression
 from policyproof.model.ranges import Range
 from policyproof.oracle.milp_solvers import FloatSolution
-from policyproof.oracle.protocol import IMPOSSIBLE, POSSIBLE, UNKNOWN
+from policyproof.oracle.protocol import IMPOSSIBLE, POSSIBLE, UNKNOWN, Regions
 from policyproof.oracle.solver_backend import ENUMERATED, Decision, Leaf, SolverBackend
 from policyproof.oracle.space import Integers
 from policyproof.policy.network import Floats
 from policyproof.policy.policy import Policy
+from policyproof.run.child import Worker
 from policyproof.run.errors import Feature, UnsupportedFeature
 
 WITHIN_TOLERANCE = "a solution that holds only within the solver's tolerance is left"
@@ -43,10 +44,11 @@ class PiecewiseBackend(SolverBackend):
         enumerated: int = ENUMERATED,
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
         """`enumerated`: leaves with at most so many states are enumerated when a solver leaves them open."""
         self.enumerated = enumerated
-        super().__init__(policy, variables, box=box, question_seconds=question_seconds, seed=seed)
+        super().__init__(policy, variables, box=box, question_seconds=question_seconds, seed=seed, worker=worker)
         self._linearisation = Linearisation(item.name for item in self.variables if item.domain.kind != "real")
 
     @abstractmethod
@@ -67,13 +69,18 @@ class PiecewiseBackend(SolverBackend):
                 features += [Feature(where, f"{part} in {self.capabilities.name}") for part in reason.reasons]
         return features
 
+    def _boundless(self, regions: Regions) -> list[Feature]:
+        read = self.inputs.reads.any(axis=1) | self.inputs.switch_reads
+        for part in (*regions.conditions, *(self._applicability or ())):
+            read = read | self._condition(part).reads[0]
+        ends = [self.space.as_floats(end) for end in (regions.lower, regions.upper)]
+        endless = np.flatnonzero((read & ~np.isfinite(ends[0] + ends[1])).any(axis=0))
+        return [
+            Feature(f"the variable {self.variables[position].name}", f"no bounds in {self.capabilities.name}")
+            for position in endless.tolist()
+        ]
+
     def _program(self, leaf: Leaf) -> Program:
-        relevant = self._matters(leaf)
-        for position, item in enumerate(self.variables):
-            if relevant[position] and not np.isfinite(self.space.as_floats(leaf.upper - 0)[0, position]):
-                raise UnsupportedFeature(
-                    [Feature(f"the variable {item.name}", f"no bounds in {self.capabilities.name}")]
-                )
         try:
             return program_of(self._question(leaf, self._bounds(leaf)))
         except NotLinear as reason:

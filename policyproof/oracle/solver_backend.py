@@ -77,7 +77,11 @@ class SolverBackend(ABC):
         box: Mapping[str, Range] | None = None,
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
+        """`question_seconds` limits one solver call; `worker`: a child process that several oracles share."""
+        if policy.action_variables:
+            raise InvalidInput("the policy chooses no labels: its outputs are values", where=policy.source)
         self.policy = policy
         self.variables = tuple(variables)
         self.box = dict(box) if box is not None else {item.name: item.domain.range for item in variables}
@@ -87,7 +91,8 @@ class SolverBackend(ABC):
         self.inputs = InputMap(policy, self.space, self.box)
         self.decider = Decider(policy, self.variables, self.box)
         self.chains: tuple[Chain, ...] = tuple(make_chain(network) for network in policy.networks)
-        self.worker = Worker(self.capabilities.name)
+        self.worker = Worker(self.capabilities.name) if worker is None else worker
+        self._owns_worker = worker is None
         self._conditions: dict[Expression, Conditions] = {}
         self._applicability: tuple[Expression, ...] | None = None
         self._budget = Budget()
@@ -100,6 +105,10 @@ class SolverBackend(ABC):
     @abstractmethod
     def _outside(self, named: Sequence[tuple[str, Expression]]) -> list[Feature]:
         """What of these named expressions is outside the capabilities."""
+
+    def _boundless(self, regions: Regions) -> list[Feature]:
+        """Variables whose intervals are too wide for the back end."""
+        return []
 
     @abstractmethod
     def _decide(self, leaf: Leaf) -> Decision: ...
@@ -129,7 +138,8 @@ class SolverBackend(ABC):
         return answers
 
     def close(self) -> None:
-        self.worker.close()
+        if self._owns_worker:
+            self.worker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +161,7 @@ class SolverBackend(ABC):
             *((f"input {number} of the policy", part) for number, part in enumerate(self.policy.inputs)),
             *([("the switch of the policy", self.policy.switch)] if self.policy.switch is not None else []),
         ]
-        features = self._outside(named)
+        features = [*self._outside(named), *self._boundless(regions)]
         for network in self.policy.networks:
             for number, layer in enumerate(network.layers):
                 kind = getattr(layer, "kind", "relu")

@@ -21,6 +21,7 @@ from policyproof.oracle.solver_backend import Decision, Leaf, SolverBackend
 from policyproof.oracle.space import Integers
 from policyproof.oracle.z3_solver import Solution, solve_with_z3
 from policyproof.policy.policy import Policy
+from policyproof.run.child import Worker
 from policyproof.run.errors import BackendFailure, Feature
 
 RELAXED = "the continuous relaxation has a solution, which is no state"
@@ -41,10 +42,11 @@ class Z3Backend(SolverBackend):
         cases: ActivationCases = "bounds",
         question_seconds: float | None = None,
         seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
         self.relaxed = relaxed
         self.cases = cases
-        super().__init__(policy, variables, box=box, question_seconds=question_seconds, seed=seed)
+        super().__init__(policy, variables, box=box, question_seconds=question_seconds, seed=seed, worker=worker)
 
     @property
     def capabilities(self) -> Capabilities:
