@@ -28,8 +28,10 @@ from policyproof.bounds.margins import FLOOR, SLACK, TANH_MARGIN
 # Columns of the table of stages.
 SIZE, INPUTS, WEIGHTS, FIRST, FUNCTION = 0, 1, 2, 3, 4
 # Rows of the work space, per component.
-LOWER, UPPER, MAGNITUDE, LOWER_SLOPE, LOWER_INTERCEPT, UPPER_SLOPE, UPPER_INTERCEPT, IMAGE_LOWER, IMAGE_UPPER = range(9)
-FIELDS = 9
+LOWER, UPPER, MAGNITUDE, LOWER_SLOPE, LOWER_INTERCEPT, UPPER_SLOPE, UPPER_INTERCEPT, IMAGE_LOWER, IMAGE_UPPER, GAP = (
+    range(10)
+)
+FIELDS = 10
 # Rows of the parameters, per component.
 BIAS, PARAMETER, SECOND = 0, 1, 2
 ROWS_AT_ONCE = 16
@@ -203,8 +205,11 @@ def multiply(block, rows, weights, out, indices):
 
 
 @_jit
-def relax(block, rows, work, vectors, start, size, totals, errors, rounded):
-    """Replace the components of a stage by their lines, in the first `rows` rows of the block."""
+def relax(block, rows, work, vectors, start, size, totals, errors, rounded, shares, parts):
+    """Replace the components of a stage by their lines, in the first `rows` rows of the block.
+
+    With `shares`, `parts[row, input]` collects what the gaps between the lines may cost the row.
+    """
     for r in range(rows):
         total, error, touched = 0.0, 0.0, False
         for i in range(size):
@@ -212,6 +217,10 @@ def relax(block, rows, work, vectors, start, size, totals, errors, rounded):
             if c == 0.0:
                 continue
             k = start + i
+            if len(shares) and work[GAP, k] > 0.0:
+                gap = abs(c) * work[GAP, k]
+                for j in range(shares.shape[1]):
+                    parts[r, j] += gap * shares[k, j]
             if c > 0.0:
                 slope, intercept = work[LOWER_SLOPE, k], work[LOWER_INTERCEPT, k]
             else:
@@ -250,12 +259,14 @@ def finish(block, r, inputs, low, high, magnitude, total, error, rounded, factor
 @_jit
 def back_substitute(
     block, other, rows, stages, matrices, vectors, table, work, low, high, magnitude,
-    totals, errors, rounded, factor, floor, indices, out,
+    totals, errors, rounded, factor, floor, indices, shares, parts, out,
 ):  # fmt: skip
     """Lower bounds `out[r]` of rows on stage `stages - 1`; the coefficients on the inputs end in the returned block."""
+    if len(shares):
+        parts[:rows] = 0.0
     for s in range(stages - 1, -1, -1):
         size, inputs, place = table[s, SIZE], table[s, INPUTS], table[s, WEIGHTS]
-        relax(block, rows, work, vectors, table[s, FIRST], size, totals, errors, rounded)
+        relax(block, rows, work, vectors, table[s, FIRST], size, totals, errors, rounded, shares, parts)
         weights = matrices[place : place + size * inputs].reshape((size, inputs))
         multiply(block, rows, weights, other, indices)
         block, other = other, block
@@ -313,7 +324,7 @@ def bound_kernel(
     signs = np.zeros((3, max(1, components)))
     saved = np.zeros((3, max(1, components)))
     point, value = np.zeros(widest), np.zeros(widest)
-    shares = np.zeros((components if attribute else 0, inputs))
+    shares, parts = np.zeros((components if attribute else 0, inputs)), np.zeros((ROWS_AT_ONCE, inputs))
     for n in range(lower.shape[0]):
         low, high = lower[n], upper[n]
         floor = FLOOR
@@ -321,7 +332,7 @@ def bound_kernel(
             magnitude[j] = max(abs(low[j]), abs(high[j]))
             floor += FLOOR * magnitude[j]
         floor = propagate(
-            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases[n], shares, work,
+            matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases[n], shares, parts, work,
             block, other, totals, errors, rounded, found, indices, chosen,
         )  # fmt: skip
         for j in range(inputs):
@@ -345,18 +356,15 @@ def bound_kernel(
                 rounded[r] = 0.0
             reached = back_substitute(
                 block, other, count, stages, matrices, vectors, table, work, low, high, magnitude,
-                totals, errors, rounded, factor, floor, indices, found,
+                totals, errors, rounded, factor, floor, indices, shares, parts, found,
             )  # fmt: skip
             for r in range(count):
                 out[n, chosen[r]] = found[r]
                 if not found[r] > 0.0:
                     for j in range(inputs):
                         effect[n, j] += abs(reached[r, j]) * (high[j] - low[j])
-                    if attribute:
-                        attribute_gaps(
-                            row_weights[wanted[n, chosen[r]]], stages, matrices, table, work, shares, point, value,
-                            effect[n],
-                        )  # fmt: skip
+                        if attribute:
+                            effect[n, j] += parts[r, j]
         if iterations > 0:
             for k in range(wanted.shape[1]):
                 # What is positive is settled, what is far below zero is hopeless or needs a split.
@@ -369,50 +377,28 @@ def bound_kernel(
 
 
 @_jit
-def share_out(first, second, low, high, shares):
-    """How much of the spread of a component is due to each input, by the coefficients of its two bounds."""
+def share_out(first, second, shares):
+    """How much of the spread of a component is due to each input, from what its two bounds owe to each."""
     total = 0.0
-    for j in range(len(low)):
-        shares[j] = (abs(first[j]) + abs(second[j])) * (high[j] - low[j])
+    for j in range(len(shares)):
+        shares[j] = first[j] + second[j]
         total += shares[j]
     scale = 1.0 / total if 0.0 < total < np.inf else 0.0
-    for j in range(len(low)):
+    for j in range(len(shares)):
         shares[j] *= scale
 
 
 @_strict
-def attribute_gaps(row, stages, matrices, table, work, shares, current, following, effect):
-    """Add to `effect` what the relaxation of each undecided component may cost the row, as shared by the inputs."""
-    for i in range(len(row)):
-        current[i] = row[i]
-    for s in range(stages - 1, -1, -1):
-        size, columns, place, start = table[s, SIZE], table[s, INPUTS], table[s, WEIGHTS], table[s, FIRST]
-        for j in range(columns):
-            following[j] = 0.0
-        for i in range(size):
-            k = start + i
-            c = current[i]
-            if c == 0.0:
-                continue
-            slope = work[LOWER_SLOPE, k] if c > 0.0 else work[UPPER_SLOPE, k]
-            if work[LOWER_SLOPE, k] != work[UPPER_SLOPE, k]:
-                # The lines differ most at the ends of the range.
-                first = (work[UPPER_SLOPE, k] - work[LOWER_SLOPE, k]) * work[LOWER, k]
-                second = (work[UPPER_SLOPE, k] - work[LOWER_SLOPE, k]) * work[UPPER, k]
-                gap = max(first, second) + work[UPPER_INTERCEPT, k] - work[LOWER_INTERCEPT, k]
-                if gap < np.inf:
-                    for j in range(len(effect)):
-                        effect[j] += abs(c) * gap * shares[k, j]
-            c *= slope
-            if c != 0.0 and s > 0:
-                for j in range(columns):
-                    following[j] += c * matrices[place + i * columns + j]
-        current, following = following, current
+def gap_of(low, high, lower_slope, lower_intercept, upper_slope, upper_intercept):
+    """The greatest distance of the two lines on [low, high]; 0 where it is not known."""
+    slope = upper_slope - lower_slope
+    gap = max(slope * low, slope * high) + upper_intercept - lower_intercept
+    return gap if 0.0 < gap < np.inf else 0.0
 
 
 @_strict
 def propagate(
-    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases, shares, work,
+    matrices, vectors, table, low, high, magnitude, tighten, factor, floor, phases, shares, parts, work,
     block, other, totals, errors, rounded, found, indices, chosen,
 ):  # fmt: skip
     """Bounds, magnitudes and lines of all stages, in `work`; returns the floor of the box."""
@@ -432,10 +418,9 @@ def propagate(
             floor += FLOOR * work[MAGNITUDE, i]
         if len(shares):
             for i in range(start, end):
-                if s == 0:
-                    share_out(weights[i - start], weights[i - start], low, high, shares[i])
-                else:
-                    shares[i, :] = 0.0
+                for j in range(len(low)):
+                    parts[0, j] = abs(weights[i - start, j]) * (high[j] - low[j]) if s == 0 else 0.0
+                share_out(parts[0], parts[0], shares[i])
         count = 0
         for i in range(start, end):
             error = work[MAGNITUDE, i] * factor + floor
@@ -471,7 +456,7 @@ def propagate(
                     rounded[r] = 0.0
             reached = back_substitute(
                 block, other, 2 * pairs, s, matrices, vectors, table, work, low, high, magnitude,
-                totals, errors, rounded, factor, floor, indices, found,
+                totals, errors, rounded, factor, floor, indices, shares, parts, found,
             )  # fmt: skip
             for p in range(pairs):
                 i = start + chosen[done + p]
@@ -481,7 +466,10 @@ def propagate(
                 if -found[2 * p + 1] < work[UPPER, i]:
                     work[UPPER, i] = -found[2 * p + 1]
                 if len(shares):
-                    share_out(reached[2 * p], reached[2 * p + 1], low, high, shares[i])
+                    for r in (2 * p, 2 * p + 1):
+                        for j in range(len(low)):
+                            parts[r, j] += abs(reached[r, j]) * (high[j] - low[j])
+                    share_out(parts[2 * p], parts[2 * p + 1], shares[i])
             done += pairs
         for i in range(start, end):
             if function == LEAKY:
@@ -490,6 +478,7 @@ def propagate(
             a, b, c, d = lines_of(function, work[LOWER, i], work[UPPER, i], first, second)
             work[LOWER_SLOPE, i], work[LOWER_INTERCEPT, i] = a, b
             work[UPPER_SLOPE, i], work[UPPER_INTERCEPT, i] = c, d
+            work[GAP, i] = gap_of(work[LOWER, i], work[UPPER, i], a, b, c, d)
             a, b = image_of(function, work[LOWER, i], work[UPPER, i], first, second)
             work[IMAGE_LOWER, i], work[IMAGE_UPPER, i] = a, b
         image_low, image_high = work[IMAGE_LOWER, start:end], work[IMAGE_UPPER, start:end]
@@ -505,6 +494,7 @@ def optimise(
     """The best lower bound of one row over some choices of the undecided ReLUs' lower slopes."""
     stages, inputs, last = table.shape[0], len(low), len(row)
     slopes = work[LOWER_SLOPE]
+    no_shares = np.zeros((0, 0))
     components = 0
     for s in range(stages):
         components = max(components, table[s, FIRST] + table[s, SIZE])
@@ -522,7 +512,7 @@ def optimise(
             size, columns, place, start = table[s, SIZE], table[s, INPUTS], table[s, WEIGHTS], table[s, FIRST]
             for i in range(size):
                 signs[0, start + i] = current[0, i]
-            relax(current, 1, work, vectors, start, size, totals, errors, rounded)
+            relax(current, 1, work, vectors, start, size, totals, errors, rounded, no_shares, no_shares)
             weights = matrices[place : place + size * columns].reshape((size, columns))
             multiply(current, 1, weights, following, indices)
             current, following = following, current

@@ -187,7 +187,9 @@ class OutputSearch:
         self.boxes += len(boxes)
         wanted = (boxes.alive.astype(np.float64) @ clauses.members.astype(np.float64)) > 0
         numbers = np.where(wanted, np.arange(len(clauses.rows)), -1)
-        bounds = bound_rows(self.chain, clauses.rows, boxes.lower, boxes.upper, numbers, phases=boxes.phases)
+        bounds = bound_rows(
+            self.chain, clauses.rows, boxes.lower, boxes.upper, numbers, phases=boxes.phases, attribute=True
+        )
         alive = boxes.alive & ~clauses.refuted(clauses.refuted_rows(bounds.lower))
         left = np.flatnonzero(alive.any(axis=1))
         if not len(left):

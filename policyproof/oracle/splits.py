@@ -1,8 +1,9 @@
 """Where to halve a box of real inputs.
 
-The effect of an input is |coefficient| times width in the rows that are not settled: how much of their
-slack comes from the width of this input, to first order (`bounds.kernel`).  Halving the input with the
-largest effect moves the bounds most, as far as the relaxation itself is linear.
+The effect of an input is how much of the slack of the rows that are not settled is due to its width
+(`bounds.kernel`): through the linear bound itself, and through the gaps between the lines of undecided
+components, each shared among the inputs by what spreads its argument, gaps of earlier components
+included.  The trees are about as small as when all halves are bounded and the best pair is taken.
 """
 
 from __future__ import annotations
