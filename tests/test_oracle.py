@@ -312,6 +312,7 @@ def test_volumes_of_a_partition_over_reals_add_up() -> None:
     for region in range(4):
         assert volumes[parts.region == region].sum() == pytest.approx(whole[region], rel=1e-12)
     decided = volumes[parts.decided].sum() / whole.sum()
+    assert parts.undecided_share(BoxSearch(policy, variables).space) == pytest.approx(1 - decided, abs=1e-9)
     print(f"\n{len(parts)} parts, {decided:.1%} of the volume decided, {parts.reason}")
     assert decided > 0.95
     assert parts.possible[~parts.decided].sum(axis=1).min() > 1
@@ -410,6 +411,21 @@ def test_questions_that_make_no_sense_are_refused() -> None:
     narrow = Regions(question.regions.lower[:, :-1], question.regions.upper[:, :-1])
     with pytest.raises(InvalidInput, match="columns"):
         oracle.ask(narrow, applicability=question.applicability)
+
+
+def test_regions_by_name_are_rounded_outward() -> None:
+    x, n = Variable("x", Domain("real", Fraction(0), Fraction(1, 3))), Variable("n", Domain("int"))
+    regions = Regions.of([x, n], [{"x": (0.1, Fraction(1, 5))}, {"n": (2, 3)}])  # type: ignore[dict-item]
+    low, high = regions.lower[:, 0].view(np.float64), regions.upper[:, 0].view(np.float64)
+    assert Fraction(low[0]) == Fraction(0.1)
+    assert Fraction(high[0]) >= Fraction(1, 5)
+    assert low[1] == 0
+    assert Fraction(high[1]) >= Fraction(1, 3)
+    assert regions.lower[1, 1] == 2
+    assert regions.upper[1, 1] == 3
+    assert regions.lower[0, 1] == -(2**62)
+    with pytest.raises(InvalidInput, match="no variable y"):
+        Regions.of([x, n], [{"y": (0, 1)}])
 
 
 def test_only_what_is_wanted_is_worked_on() -> None:

@@ -21,7 +21,7 @@ from policyproof.model.expressions import Expression
 from policyproof.oracle.batches import Batch, Stack, join
 from policyproof.oracle.protocol import Regions
 from policyproof.oracle.search import BoxSearch, Inquiry
-from policyproof.oracle.space import Integers, Truths
+from policyproof.oracle.space import Integers, Space, Truths
 from policyproof.run.budget import Budget
 from policyproof.run.errors import ResourceExhausted
 
@@ -47,6 +47,13 @@ class Partition:
     @property
     def decided(self) -> Truths:
         return np.asarray(self.output >= 0)
+
+    def undecided_share(self, space: Space) -> float:
+        """The share of the remainder in all boxes, by volume (integers: by number of states)."""
+        widths = space.widths(self.lower, self.upper)
+        # A real variable with one value takes no part.
+        sizes = np.where(space.real, np.where(widths > 0, widths, 1.0), widths + 1.0).prod(axis=1)
+        return float(sizes[~self.decided].sum() / sizes.sum()) if len(self) else 0.0
 
 
 def partition(

@@ -14,8 +14,9 @@ applicable, the plain best one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal, Protocol
 
 import numpy as np
@@ -23,8 +24,11 @@ from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
 from policyproof.model.expressions import Expression
+from policyproof.model.start_states import domain_ends
+from policyproof.model.tape import bits, float_above, float_below
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
+from policyproof.run.errors import InvalidInput
 
 IMPOSSIBLE, POSSIBLE, UNKNOWN = 0, 1, 2
 STATUS = ("impossible", "possible", "unknown")
@@ -32,6 +36,8 @@ STATUS = ("impossible", "possible", "unknown")
 Integers = NDArray[np.int64]
 Truths = NDArray[np.bool_]
 Arithmetic = Literal["real", "solver-tolerance"]
+
+_OUTWARD = (float_below, float_above)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +52,31 @@ class Regions:
     upper: Integers
     conditions: tuple[Expression, ...] = ()
     condition: Integers | None = None
+
+    @staticmethod
+    def of(
+        variables: Sequence[Variable],
+        boxes: Sequence[Mapping[str, tuple[float, float]]],
+        condition: Expression | None = None,
+    ) -> Regions:
+        """Regions from the ends that are given by name; a variable without ends has those of its domain."""
+        lower, upper = (np.zeros((len(boxes), len(variables)), dtype=np.int64) for _ in range(2))
+        for row, box in enumerate(boxes):
+            unknown = sorted(set(box) - {item.name for item in variables})
+            if unknown:
+                raise InvalidInput(f"the regions have no variable {', '.join(unknown)}")
+            for column, item in enumerate(variables):
+                if item.name not in box:
+                    low, high = domain_ends(item)
+                elif item.domain.kind == "real":
+                    ends = (Fraction(end) for end in box[item.name])
+                    low, high = (bits(outward(end)) for outward, end in zip(_OUTWARD, ends, strict=True))
+                else:
+                    low, high = (int(end) for end in box[item.name])
+                lower[row, column], upper[row, column] = low, high
+        if condition is None:
+            return Regions(lower, upper)
+        return Regions(lower, upper, (condition,), np.zeros(len(boxes), dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.lower)
