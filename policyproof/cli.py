@@ -488,6 +488,44 @@ def convert(
 
 
 @app.command()
+def vnn(
+    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="A network file.", show_default=False)],
+    query: Annotated[Path, typer.Argument(metavar="PROPERTY", help="A VNN-LIB 1.0 file.", show_default=False)],
+    timeout: Timeout = None,
+    memory: Memory = DEFAULT_MEMORY_MEGABYTES,
+    seed: Seed = 0,
+    json: Json = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the result and the counterexample there, too.")
+    ] = None,
+    activation: Annotated[str | None, typer.Option("--activation", help="For files that do not name it.")] = None,
+) -> int:
+    """Is there an input as the property asks for?  Answers sat (with a confirmed input), unsat, unknown or timeout."""
+    from time import monotonic
+
+    from policyproof.report.queries import answer_query, notes, result_json, result_text
+    from policyproof.run.budget import Budget
+    from policyproof.run.files import write_atomically
+    from policyproof.run.interrupt import cancel_on_interrupt
+
+    budget = Budget(timeout, memory)
+    started = monotonic()
+    with cancel_on_interrupt(budget):
+        answer = answer_query(network, query, budget, activation=activation, seed=seed)
+    if out is not None:
+        write_atomically(out, result_text(answer))
+    if json:
+        _print_json(result_json(answer, monotonic() - started, seed))
+    else:
+        sys.stdout.write(result_text(answer))
+        for note in notes(answer):
+            _say(f"note: {note}")
+    if budget.cancelled.is_set():
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.HOLDS if answer.result in ("sat", "unsat") else ExitCode.UNKNOWN)
+
+
+@app.command()
 def demo(
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Keep the files of the demo there.")] = None,
 ) -> int:
