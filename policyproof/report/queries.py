@@ -18,19 +18,28 @@ from policyproof.oracle.output_query import QueryAnswer, decide
 from policyproof.oracle.witnesses import Witness
 from policyproof.policy.formats import read_network
 from policyproof.run.budget import Budget
+from policyproof.run.errors import ResourceExhausted
+from policyproof.run.interrupt import stopping
 from policyproof.version import __version__
 
 SCHEMA = "policyproof-vnn-1"
 
 
 def answer_query(network: Path, query: Path, budget: Budget, *, activation: str | None, seed: int) -> QueryAnswer:
-    """Read both files and decide."""
-    return decide(read_network(network, activation=activation), read_vnnlib(query), budget=budget, seed=seed)
+    """Read both files and decide; what was stopped from outside is no answer, and says why."""
+    try:
+        with stopping(budget) as begun:
+            loaded, asked = read_network(network, activation=activation), read_vnnlib(query)
+            begun()
+            return decide(loaded, asked, budget=budget, seed=seed)
+    except (ResourceExhausted, MemoryError) as error:
+        over = budget.remaining <= 0 and not budget.cancelled.is_set()
+        return QueryAnswer("timeout" if over else "unknown", str(error) or "out of memory")
 
 
 def result_text(answer: QueryAnswer) -> str:
     """The result word, and the counterexample of a `sat`."""
-    lines = [answer.result]
+    lines = [str(answer.result)]
     if answer.witness is not None:
         named = [("X", answer.witness.inputs), ("Y", answer.witness.outputs)]
         pairs = [
