@@ -37,7 +37,7 @@ from policyproof.model.automata import (
 )
 from policyproof.model.expressions import TRUE, Expression, apply, constant, decimal, lift, to_real
 from policyproof.model.grammar import parse_condition, parse_expression
-from policyproof.model.jani.expressions import assignable
+from policyproof.model.jani.scope import assignable
 from policyproof.model.properties import Property, SafetyProperty
 from policyproof.model.source import LoadedModel, from_model
 from policyproof.run.errors import InvalidInput

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,30 @@ class Document:
     name: str
     folder: Path | None = None
 
+    @cached_property
+    def whole(self) -> list[Json]:
+        """The root as the only entry of an array, for code that reads entries of containers."""
+        return [self.root]
+
     def path_of(self, container: Json, key: str | int | None = None) -> str:
         """The JSON path of `container`, or of its entry `key`, found by searching for the very object."""
-        steps = [*_steps_to(self.root, container), *([] if key is None else [key])]
-        return f"{self.name}: {format_path(steps)}"
+        return self.paths_of([(container, key)])[0]
+
+    def paths_of(self, places: Sequence[tuple[Json, str | int | None]]) -> list[str]:
+        """The JSON paths of many places, found in one search."""
+        parents = _parents(self.root)
+        paths = []
+        for container, key in places:
+            steps: list[str | int] = []
+            if container is not self.whole:
+                value = container
+                while value is not self.root and id(value) in parents:
+                    value, step = parents[id(value)]
+                    steps.append(step)
+                steps.reverse()
+                steps += [] if key is None else [key]
+            paths.append(f"{self.name}: {format_path(steps)}")
+        return paths
 
 
 def format_path(steps: list[str | int]) -> str:
@@ -63,23 +84,17 @@ def format_path(steps: list[str | int]) -> str:
     return "$" + "".join(parts)
 
 
-def _steps_to(root: Json, wanted: Json) -> list[str | int]:
+def _parents(root: Json) -> dict[int, tuple[Json, str | int]]:
+    """The owner of every object and array inside the root, and its place there, by identity."""
     parents: dict[int, tuple[Json, str | int]] = {}
     stack = [root]
     while stack:
         value = stack.pop()
-        if value is wanted:
-            break
         for key, child in _entries(value):
             if isinstance(child, (dict, list)):
                 parents[id(child)] = (value, key)
                 stack.append(child)
-    steps: list[str | int] = []
-    value = wanted
-    while value is not root and id(value) in parents:
-        value, key = parents[id(value)]
-        steps.append(key)
-    return steps[::-1]
+    return parents
 
 
 def _entries(value: Json) -> Iterator[tuple[str | int, Json]]:

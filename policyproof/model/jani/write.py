@@ -23,7 +23,7 @@ from policyproof.model.automata import (
     location_variable,
 )
 from policyproof.model.expressions import CONSTANT, TRUE, VARIABLE, Expression, conjunction, nodes, variables_of
-from policyproof.model.jani.expressions import BINARY
+from policyproof.model.jani.machine import BINARY
 from policyproof.model.json_text import Json, format_real
 from policyproof.model.properties import (
     Atom,
