@@ -15,8 +15,6 @@ depends on what the network decides *and* on what people do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from policyproof.model.building import Between, ModelBuilder, Value, between
 from policyproof.model.expressions import Expression, apply, conjunction, constant, disjunction
 from policyproof.model.source import LoadedModel
@@ -24,7 +22,7 @@ from policyproof.model.source import LoadedModel
 MOVES = {"left": (-1, 0), "right": (1, 0), "up": (0, 1), "down": (0, -1), "wait": (0, 0)}
 
 
-def warehouse(width: int = 8, height: int = 5, aisles: Sequence[int] = (2, 5)) -> LoadedModel:
+def warehouse(width: int = 8, height: int = 5, aisles: tuple[int, ...] = (2, 5)) -> LoadedModel:
     """The model with its property `no-collision`; `aisles`: the columns along which people walk."""
     builder = ModelBuilder("warehouse")
     x, y = builder.integer("x", 0, width - 1), builder.integer("y", 0, height - 1)

@@ -1,0 +1,174 @@
+"""The benchmarks by name.
+
+A benchmark is a generator, a function with keyword parameters that gives a `LoadedModel`, under a name
+that fixes some of its parameters.  A name may have a place for one parameter: `blocksworld-{blocks}`
+stands for `blocksworld-4`, `blocksworld-17`, and so on.
+
+To add one, write the generator in a module of its own (its docstring is what `zoo show` prints) and
+add a line to `BENCHMARKS`.  Parameters are of the types in `PARAMETER_TYPES`, and have defaults unless
+the name fixes them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from policyproof.model.source import LoadedModel
+from policyproof.run.errors import InvalidInput
+from policyproof.zoo.warehouse import warehouse
+
+Parameter = bool | int | float | Fraction | str | tuple[int, ...] | None
+PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A generator under a name."""
+
+    name: str
+    generator: Callable[..., LoadedModel]
+    preset: Mapping[str, Parameter] = field(default_factory=lambda: MappingProxyType({}))
+    """The parameters that the name fixes; others may still be given."""
+    listed: tuple[int, ...] = ()
+    """For a name with a place: the values of which `zoo list` shows the names."""
+    states: Callable[..., int] | None = None
+    """How many states can be reached from the start states, from the same parameters."""
+
+    @property
+    def place(self) -> str | None:
+        """The parameter that the name has a place for."""
+        found = PLACE.search(self.name)
+        return None if found is None else found.group(1)
+
+    @property
+    def summary(self) -> str:
+        """What it models, in a line: the first of the module's docstring."""
+        module = inspect.getmodule(self.generator)
+        return (inspect.getdoc(module) or "").partition("\n")[0]
+
+    @property
+    def description(self) -> str:
+        """What it models: the module's docstring."""
+        return inspect.getdoc(inspect.getmodule(self.generator)) or ""
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """All parameters, with their defaults under this name."""
+        found = dict(inspect.signature(self.generator).parameters)
+        return {
+            name: item.replace(default=self.preset[name]) if name in self.preset else item
+            for name, item in found.items()
+        }
+
+    def model(self, **parameters: Parameter) -> LoadedModel:
+        """Generate the model."""
+        self._check(parameters)
+        return self.generator(**{**self.preset, **parameters})
+
+    def state_count(self, **parameters: Parameter) -> int | None:
+        """How many states can be reached from the start states without a policy, if there is a formula."""
+        self._check(parameters)
+        return None if self.states is None else self.states(**{**self.preset, **parameters})
+
+    def read(self, texts: Mapping[str, str]) -> dict[str, Parameter]:
+        """Values for parameters as they are written on a command line."""
+        self._check(texts)
+        hints = typing.get_type_hints(self.generator)
+        return {name: _value(text, hints[name], where=name) for name, text in texts.items()}
+
+    def _check(self, names: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise InvalidInput(f"there is no parameter {name!r} (there are: {known})", where=self.name)
+
+
+def _value(text: str, kind: Any, *, where: str) -> Parameter:
+    """A parameter from its text, by the type that the generator declares."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) is not tuple else ()
+    for candidate in kinds or (kind,):
+        reader = PARAMETER_TYPES.get(candidate)
+        if reader is not None:
+            try:
+                return reader(text)
+            except ValueError:
+                continue
+    allowed = " or ".join(NAMES_OF_TYPES.get(candidate, str(candidate)) for candidate in kinds or (kind,))
+    raise InvalidInput(f"expected {allowed}, found {text!r}", where=where)
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+def _nothing(text: str) -> None:
+    if text != "none":
+        raise ValueError(text)
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",")) if text else ()
+
+
+PARAMETER_TYPES: Mapping[Any, Callable[[str], Parameter]] = {
+    type(None): _nothing,
+    bool: _truth,
+    int: int,
+    Fraction: Fraction,
+    float: float,
+    str: str,
+    tuple[int, ...]: _integers,
+}
+NAMES_OF_TYPES: Mapping[Any, str] = {
+    type(None): "none",
+    bool: "true or false",
+    int: "an integer",
+    Fraction: "a number",
+    float: "a number",
+    str: "a word",
+    tuple[int, ...]: "integers with commas between them",
+}
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    Benchmark("warehouse", warehouse),
+)  # fmt: skip
+
+
+def find(name: str) -> Benchmark:
+    """A benchmark by its name; a place in the name is filled and becomes a preset."""
+    for benchmark in BENCHMARKS:
+        if benchmark.place is None:
+            if benchmark.name == name:
+                return benchmark
+            continue
+        before, _, after = re.split(r"(\{\w+\})", benchmark.name)
+        found = re.fullmatch(re.escape(before) + r"(\d+)" + re.escape(after), name)
+        if found is not None:
+            preset = {**benchmark.preset, benchmark.place: int(found.group(1))}
+            return Benchmark(name, benchmark.generator, preset, states=benchmark.states)
+    raise InvalidInput(f"there is no benchmark {name!r}; there are: {', '.join(names())}")
+
+
+def names() -> tuple[str, ...]:
+    """The names that are listed: of a name with a place, some."""
+    found: list[str] = []
+    for benchmark in BENCHMARKS:
+        if benchmark.place is None:
+            found.append(benchmark.name)
+        else:
+            found.extend(PLACE.sub(str(value), benchmark.name) for value in benchmark.listed)
+    return tuple(found)
+
+
+def model(name: str, **parameters: Parameter) -> LoadedModel:
+    """The model of a benchmark."""
+    return find(name).model(**parameters)
