@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -40,10 +41,15 @@ def join(batches: Sequence[Batch]) -> Batch:
 
 
 class Stack:
-    """Batches of boxes, the youngest on top, so that memory grows with the depth only."""
+    """Batches of boxes, the youngest on top, so that memory grows with the depth only.
 
-    def __init__(self) -> None:
-        self._pieces: list[Batch] = []
+    With `oldest_first` it is a queue: the largest boxes come next, which settles more of the volume
+    before a budget ends.
+    """
+
+    def __init__(self, *, oldest_first: bool = False) -> None:
+        self._pieces: deque[Batch] = deque()
+        self._oldest_first = oldest_first
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
@@ -56,9 +62,12 @@ class Stack:
         """Up to `count` boxes from the top of a stack that is not empty."""
         taken: list[Batch] = []
         while self._pieces and count > 0:
-            piece = self._pieces.pop()
+            piece = self._pieces.popleft() if self._oldest_first else self._pieces.pop()
             rest = len(piece) - count
-            if rest > 0:
+            if rest > 0 and self._oldest_first:
+                self._pieces.appendleft(piece.select(slice(count, None)))
+                piece = piece.select(slice(0, count))
+            elif rest > 0:
                 self._pieces.append(piece.select(slice(0, rest)))
                 piece = piece.select(slice(rest, None))
             taken.append(piece)
@@ -76,5 +85,6 @@ class Stack:
             raise
 
     def pop_all(self) -> list[Batch]:
-        pieces, self._pieces = self._pieces, []
+        pieces = list(self._pieces)
+        self._pieces.clear()
         return pieces

@@ -67,7 +67,7 @@ def partition(
     """Partition the regions; `largest`: stop halving when there are so many boxes."""
     inquiry = search.inquire(regions, applicability)
     budget = budget or Budget()
-    stack = Stack()
+    stack = Stack(oldest_first=True)
     outputs = len(search.policy.labels)
     whole = inquiry.whole(np.ones((len(regions), outputs), dtype=np.bool_))
     stack.push(whole)
