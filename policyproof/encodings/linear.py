@@ -94,6 +94,9 @@ class Linearisation:
             else:
                 parts.append(part)
         reading = _Reading(self, parts)
+        reasons = [reason for part in parts for reason in reading.reasons(part)]
+        if reasons:
+            raise NotLinear(reasons)
         return tuple(clause for part in parts if (clause := reading.truth(part)[0]) != ALWAYS)
 
     def negated(self, condition: Expression) -> Alternatives:
@@ -146,6 +149,11 @@ class _Reading:
                     self._cases[node.serial] = self._numeric(node)
             except NotLinear as reason:
                 (self._truths if node.kind == "bool" else self._cases)[node.serial] = reason
+
+    def reasons(self, node: Expression) -> list[str]:
+        """Why a truth value is refused."""
+        found = self._truths[node.serial]
+        return found.reasons if isinstance(found, NotLinear) else []
 
     def truth(self, node: Expression) -> tuple[Alternatives, Alternatives]:
         found = self._truths[node.serial]

@@ -68,11 +68,12 @@ class Worker:
         `seconds`, and `BackendFailure` when the child dies or the function raises.
         """
         budget = Budget() if budget is None else budget
-        deadline = None if seconds is None else time.monotonic() + seconds
         try:
             if self._process is None:
                 self._start()
-                self._receive(budget, deadline)
+                self._receive(budget, None)
+            # Starting a process is no part of what the call takes.
+            deadline = None if seconds is None else time.monotonic() + seconds
             self._send(pickle.dumps((function, arguments)))
             succeeded, result = self._receive(budget, deadline)
         except BaseException:
