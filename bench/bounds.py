@@ -29,14 +29,12 @@ SIZES = (20, 64, 64, 9)
 WIDTHS = (0.02, 0.1, 0.5)
 
 
-def network(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> Network:
+def network(sizes: tuple[int, ...] = SIZES, seed: int = 1, *, gain: float = 1.0, bias: float = 1.0) -> Network:
     rng = np.random.default_rng(seed)
     layers: list[Any] = []
     for rows, columns in zip(sizes[1:], sizes[:-1], strict=True):
-        layers += [
-            Affine(rng.normal(size=(rows, columns)) / np.sqrt(columns), rng.normal(size=rows)),
-            Activation("relu"),
-        ]
+        weights = gain * rng.normal(size=(rows, columns)) / np.sqrt(columns)
+        layers += [Affine(weights, bias * rng.normal(size=rows)), Activation("relu")]
     return Network(tuple(layers[:-1]), sizes[0])
 
 

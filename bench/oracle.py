@@ -83,11 +83,16 @@ def first_pairs(regions: Regions, labels: int, count: int) -> tuple[Regions, np.
 def large(seconds: float) -> dict[str, float]:
     """Partition boxes of relative half-width 0.05 and 0.025 of a 3x256 network with six real inputs, in some time."""
     variables = tuple(Variable(f"x{i}", Domain("real", Fraction(-1), Fraction(1))) for i in range(6))
-    policy = Policy((network((6, 256, 256, 256, 5)),), tuple(v.expression for v in variables), tuple("abcde"))
+    policy = Policy(
+        (network((6, 256, 256, 256, 5), gain=1.4, bias=0.1),), tuple(v.expression for v in variables), tuple("abcde")
+    )
     search = BoxSearch(policy, variables)
     found = {}
     for half in (0.05, 0.025):
-        centre = np.random.default_rng(4).uniform(-0.5, 0.5, (1, 6))
+        # Where two outputs meet, so that there is something to cut.
+        points = np.random.default_rng(4).uniform(-0.5, 0.5, (1000, 6))
+        outputs = np.sort(policy.networks[0].evaluate(points)[0], axis=1)
+        centre = points[[np.argmin(outputs[:, -1] - outputs[:, -2])]]
         regions = Regions((centre - half).view(np.int64), (centre + half).view(np.int64))
         started = time.perf_counter()
         parts = partition(search, regions, budget=Budget(seconds))
