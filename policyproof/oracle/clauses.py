@@ -142,6 +142,12 @@ def _inside(interval: Interval, value: Fraction) -> Fraction:
     return interval.upper - step if value == interval.upper and interval.upper_open else value
 
 
+def fails_surely(constraint: Constraint, ends: Sequence[tuple[Fraction, Fraction]]) -> bool:
+    """Does the constraint hold for no outputs between these ends?"""
+    least = sum((factor * ends[index][factor < 0] for index, factor in constraint.terms), Fraction(0))
+    return least >= constraint.bound if constraint.strict else least > constraint.bound
+
+
 def holds_surely(constraint: Constraint, ends: Sequence[tuple[Fraction, Fraction]]) -> bool:
     """Does the constraint hold for all outputs between these ends?"""
     greatest = sum((factor * ends[index][factor > 0] for index, factor in constraint.terms), Fraction(0))

@@ -109,8 +109,6 @@ class OutputSearch:
         self.pool = [self._whole()]
         """Parts of the stack; the last boxes of the last part come next."""
         self.aside: list[Boxes] = []
-        self.spare: Witness | None = None
-        """A witness that the deployed arithmetic does not confirm: good enough, if no better one turns up."""
         self.boxes = 0
         self.batch = LEAST_BATCH
         self._last_descent = time.monotonic()
@@ -222,10 +220,13 @@ class OutputSearch:
         return found
 
     def _set_aside(self, boxes: Boxes) -> None:
-        """Boxes that cannot be halved: settled where they are one point, otherwise left over."""
+        """Boxes that cannot be halved: settled where the whole case is one input, otherwise left over."""
         if not len(boxes):
             return
-        self.aside.append(boxes)
+        points = [case for case in np.unique(boxes.case).tolist() if self.witnesses.refuted_point(case)]
+        boxes = boxes.select(~np.isin(boxes.case, points))
+        if len(boxes):
+            self.aside.append(boxes)
         if sum(map(len, self.aside)) > MOST_BOXES_ASIDE:
             raise ResourceExhausted(
                 f"more than {MOST_BOXES_ASIDE:,} boxes are as small as floats can be, and undecided"

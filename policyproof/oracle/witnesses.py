@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from policyproof.bounds.chain import Chain
 from policyproof.bounds.gradient import gradients, outputs_at
 from policyproof.model.enclosures import Enclosure, ends
-from policyproof.oracle.clauses import Clauses, Integers, holds_surely
+from policyproof.oracle.clauses import Clauses, Integers, fails_surely, holds_surely
 from policyproof.policy.network import Activation, Affine, Clip, ExactNetwork, Floats, Network
 from policyproof.run.budget import Budget
 
@@ -45,7 +45,7 @@ class Witness:
 
 
 class WitnessSearch:
-    """Looks for witnesses, and keeps one that the deployed arithmetic does not share, until a better one is found."""
+    """Looks for witnesses of one query."""
 
     def __init__(self, network: Network, chain: Chain, clauses: Clauses, seed: int) -> None:
         self.network = network
@@ -101,6 +101,19 @@ class WitnessSearch:
             if self.network.piecewise_linear:
                 return None
         return None
+
+    def refuted_point(self, case: int) -> bool:
+        """Is the box of a case a single input, whose exact outputs satisfy no clause?"""
+        box = self.clauses.cases[case].box
+        if any(interval.lower != interval.upper for interval in box):
+            return False
+        self.confirmations += 1
+        outputs = self.exact.outputs([interval.lower for interval in box], PRECISIONS[-1])
+        enclosed = [ends(value) for value in outputs]
+        return all(
+            any(fails_surely(constraint, enclosed) for constraint in clause)
+            for clause in self.clauses.cases[case].clauses
+        )
 
     def descend(self, budget: Budget, *, points: int, steps: int) -> Witness | None:
         """Random points of all boxes, and descent from each towards one clause of its case."""
