@@ -22,6 +22,7 @@ from typing import Any
 
 from policyproof.model.source import LoadedModel
 from policyproof.run.errors import InvalidInput
+from policyproof.zoo.blocksworld import arrangements, blocksworld
 from policyproof.zoo.warehouse import warehouse
 
 Parameter = bool | int | float | Fraction | str | tuple[int, ...] | None
@@ -39,7 +40,7 @@ class Benchmark:
     listed: tuple[int, ...] = ()
     """For a name with a place: the values of which `zoo list` shows the names."""
     states: Callable[..., int] | None = None
-    """How many states can be reached from the start states, from the same parameters."""
+    """How many states can be reached from the start states, cost counters projected away, from the same parameters."""
 
     @property
     def place(self) -> str | None:
@@ -139,6 +140,9 @@ NAMES_OF_TYPES: Mapping[Any, str] = {
 }
 
 BENCHMARKS: tuple[Benchmark, ...] = (
+    Benchmark("blocksworld-{blocks}", blocksworld, listed=(4, 6, 8, 10), states=arrangements),
+    # In ICAPS22 costs go up to 12 for 6 blocks, and to 8 for 8: so many predicates has the largest set.
+    Benchmark("blocksworld-8", blocksworld, {"blocks": 8, "cost_bound": 8}, states=arrangements),
     Benchmark("warehouse", warehouse),
 )  # fmt: skip
 
@@ -146,15 +150,15 @@ BENCHMARKS: tuple[Benchmark, ...] = (
 def find(name: str) -> Benchmark:
     """A benchmark by its name; a place in the name is filled and becomes a preset."""
     for benchmark in BENCHMARKS:
-        if benchmark.place is None:
-            if benchmark.name == name:
-                return benchmark
-            continue
-        before, _, after = re.split(r"(\{\w+\})", benchmark.name)
-        found = re.fullmatch(re.escape(before) + r"(\d+)" + re.escape(after), name)
-        if found is not None:
-            preset = {**benchmark.preset, benchmark.place: int(found.group(1))}
-            return Benchmark(name, benchmark.generator, preset, states=benchmark.states)
+        if benchmark.name == name:
+            return benchmark
+    for benchmark in BENCHMARKS:
+        if benchmark.place is not None:
+            before, _, after = re.split(r"(\{\w+\})", benchmark.name)
+            found = re.fullmatch(re.escape(before) + r"([1-9]\d*)" + re.escape(after), name)
+            if found is not None:
+                preset = {**benchmark.preset, benchmark.place: int(found.group(1))}
+                return Benchmark(name, benchmark.generator, preset, states=benchmark.states)
     raise InvalidInput(f"there is no benchmark {name!r}; there are: {', '.join(names())}")
 
 
@@ -166,7 +170,7 @@ def names() -> tuple[str, ...]:
             found.append(benchmark.name)
         else:
             found.extend(PLACE.sub(str(value), benchmark.name) for value in benchmark.listed)
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
 def model(name: str, **parameters: Parameter) -> LoadedModel:
