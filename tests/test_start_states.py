@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from policyproof.model.automata import Automaton, Location, Model
 from policyproof.model.exact import ExactProgram
 from policyproof.model.expressions import TRUE, Expression, apply, conjunction, constant, disjunction
 from policyproof.model.flat import FlatModel, flatten
-from policyproof.model.start_states import boxes_where, enumerate_states
+from policyproof.model.start_states import boxes_where, enumerate_states, real_cases
 from policyproof.run.budget import Budget
 from policyproof.run.errors import ResourceExhausted
 from tests.support.random_expressions import INTEGERS, REALS, expressions
@@ -45,8 +46,6 @@ def test_the_states_found_are_those_of_brute_force(condition: Expression) -> Non
 @given(expressions("bool", [*SMALL, *REALS], depth=4))
 def test_boxes_over_reals_lose_no_state(condition: Expression) -> None:
     """Every sampled state that satisfies the condition lies in some box; boxes marked certain hold throughout."""
-    from fractions import Fraction
-
     flat = _flat([*SMALL, *REALS])
     boxes = list(boxes_where(flat, condition))
     lower = (
@@ -140,3 +139,25 @@ def test_the_search_obeys_its_budget() -> None:
     with pytest.raises(ResourceExhausted, match="time limit"):
         for _ in boxes_where(_flat(variables), hard, budget=Budget(0.3)):
             pass
+
+
+def test_values_of_a_real_variable_are_cases() -> None:
+    x, y = REALS[0].expression, REALS[1].expression
+    flat = _flat(REALS)
+    condition = (y >= 0) & disjunction(x.equals(Fraction(value)) for value in ("-1", "1/4", "1/2")) & (y <= 1)
+    boxes = list(boxes_where(flat, condition))
+    column = flat.names.index(REALS[0].name)
+    ends = [
+        np.concatenate([getattr(box, name)[:, column] for box in boxes]).view(np.float64).tolist()
+        for name in ("lower", "upper")
+    ]
+    assert sorted(ends[0]) == sorted(ends[1]) == [-1.0, 0.25, 0.5]
+
+
+def test_only_distinct_values_of_one_real_variable_are_cases() -> None:
+    """Otherwise the boxes of two cases could overlap, or a state be lost."""
+    x, y = REALS[0].expression, REALS[1].expression
+    one, two = x.equals(Fraction(1)), x.equals(Fraction(2))
+    assert len(real_cases(one | two)) == 2
+    for whole in (one | y.equals(Fraction(2)), one | (x > 2), one & two, one, ~(one | two)):
+        assert real_cases(whole) == [whole]

@@ -25,6 +25,8 @@ from policyproof.run.budget import Budget
 BOXES_AT_ONCE = 4096
 WORK_AT_ONCE = 1_000_000
 """After how many instructions the search looks at the time: a fraction of a second, however long the condition is."""
+MAXIMAL_CASES = 10_000
+"""Into how many cases a condition is taken apart, at most."""
 POOL_FACTOR = 24
 """The pool of instruction lists, in multiples of the tape's length; lists shrink, so this is plenty."""
 
@@ -56,6 +58,13 @@ def boxes_where(
     """Disjoint boxes that together hold all states where the condition is defined and true."""
     variables = flat.variables if variables is None else variables
     budget = budget or Budget()
+    for case in real_cases(condition):
+        yield from _boxes_of_case(flat, case, variables, budget)
+
+
+def _boxes_of_case(
+    flat: FlatModel, condition: Expression, variables: Sequence[Variable], budget: Budget
+) -> Iterator[Boxes]:
     (prepared,) = specialise([conjunction([condition, definedness(condition)])], flat.box)
     compiler = Compiler([(item.name, item.domain.kind) for item in variables], flat.box)
     tape = compiler.compile([prepared], reuse_registers=False)
@@ -67,6 +76,45 @@ def boxes_where(
             yield boxes
         if search.finished:
             return
+
+
+def real_cases(condition: Expression) -> list[Expression]:
+    """The condition for every value of a real variable that is one of several: `x = 1 | x = 2.5`.
+
+    Halving never separates points among the reals, so that each needs a box of its own.
+    """
+    cases: list[list[Expression]] = [[]]
+    for part in _operands(condition, "∧"):
+        values = _operands(part, "∨")
+        points = {point for value in values if (point := _point(value)) is not None}
+        separate = len(points) == len(values) > 1 and len({name for name, _ in points}) == 1
+        if separate and len(cases) * len(values) <= MAXIMAL_CASES:
+            cases = [[*case, value] for case in cases for value in values]
+        else:
+            cases = [[*case, part] for case in cases]
+    return [conjunction(case) for case in cases] if len(cases) > 1 else [condition]
+
+
+def _operands(condition: Expression, operator: str) -> list[Expression]:
+    """What an operator joins, through all its nested uses, from left to right."""
+    found, stack = [], [condition]
+    while stack:
+        part = stack.pop()
+        if part.operator == operator:
+            stack.extend(reversed(part.arguments))
+        else:
+            found.append(part)
+    return found
+
+
+def _point(part: Expression) -> tuple[str, Fraction] | None:
+    """The real variable and its value, if this is an equation between the two."""
+    if part.operator != "=":
+        return None
+    left, right = part.arguments if part.arguments[0].is_variable else part.arguments[::-1]
+    if left.is_variable and left.kind == "real" and right.is_constant:
+        return left.name, Fraction(right.exact)
+    return None
 
 
 class _Search:

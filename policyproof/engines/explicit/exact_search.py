@@ -23,7 +23,7 @@ from policyproof.model.enclosures import Enclosure, Undecided
 from policyproof.model.exact import ExactProgram
 from policyproof.model.expressions import Expression, constant, substitute
 from policyproof.model.flat import Freedom, Operator
-from policyproof.model.start_states import enumerate_states
+from policyproof.model.start_states import enumerate_states, real_cases
 from policyproof.run.budget import Budget
 from policyproof.run.errors import Feature, InvalidInput, ResourceExhausted, UnsupportedFeature
 
@@ -281,7 +281,12 @@ class _Compiled:
 
 
 def finite_states(variables: Sequence[Variable], condition: Expression, search: _ExactSearch) -> Iterator[State]:
-    """The states of a condition that fixes every real variable by an equation."""
+    """The states of a condition that fixes every real variable by an equation, or by one of several."""
+    for case in real_cases(condition):
+        yield from _states_of_case(variables, case, search)
+
+
+def _states_of_case(variables: Sequence[Variable], condition: Expression, search: _ExactSearch) -> Iterator[State]:
     fixed = _equations(condition)
     reals = [item for item in variables if item.domain.kind == "real"]
     absent = [item.name for item in reals if item.name not in fixed]
