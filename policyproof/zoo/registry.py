@@ -23,9 +23,13 @@ from typing import Any
 from policyproof.model.source import LoadedModel
 from policyproof.run.errors import InvalidInput
 from policyproof.zoo.blocksworld import arrangements, blocksworld
+from policyproof.zoo.cartpole import cartpole
+from policyproof.zoo.cruise_control import cruise_control
+from policyproof.zoo.pendulum import pendulum
+from policyproof.zoo.verticalcas import verticalcas
 from policyproof.zoo.warehouse import warehouse
 
-Parameter = bool | int | float | Fraction | str | tuple[int, ...] | None
+Parameter = bool | int | float | Fraction | str | tuple[int, ...] | tuple[float, ...] | None
 PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -120,6 +124,10 @@ def _integers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",")) if text else ()
 
 
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(",")) if text else ()
+
+
 PARAMETER_TYPES: Mapping[Any, Callable[[str], Parameter]] = {
     type(None): _nothing,
     bool: _truth,
@@ -128,6 +136,7 @@ PARAMETER_TYPES: Mapping[Any, Callable[[str], Parameter]] = {
     float: float,
     str: str,
     tuple[int, ...]: _integers,
+    tuple[float, ...]: _numbers,
 }
 NAMES_OF_TYPES: Mapping[Any, str] = {
     type(None): "none",
@@ -137,6 +146,7 @@ NAMES_OF_TYPES: Mapping[Any, str] = {
     float: "a number",
     str: "a word",
     tuple[int, ...]: "integers with commas between them",
+    tuple[float, ...]: "numbers with commas between them",
 }
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -144,6 +154,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     # In ICAPS22 costs go up to 12 for 6 blocks, and to 8 for 8: so many predicates has the largest set.
     Benchmark("blocksworld-8", blocksworld, {"blocks": 8, "cost_bound": 8}, states=arrangements),
     Benchmark("warehouse", warehouse),
+    Benchmark("cruise-control", cruise_control),
+    Benchmark("verticalcas", verticalcas),
+    Benchmark("pendulum", pendulum),
+    Benchmark("cartpole", cartpole),
 )  # fmt: skip
 
 
