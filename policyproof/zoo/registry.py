@@ -22,10 +22,14 @@ from typing import Any
 
 from policyproof.model.source import LoadedModel
 from policyproof.run.errors import InvalidInput
-from policyproof.zoo.blocksworld import arrangements, blocksworld
+from policyproof.zoo.blocksworld import arrangements as block_arrangements
+from policyproof.zoo.blocksworld import blocksworld
 from policyproof.zoo.cartpole import cartpole
 from policyproof.zoo.cruise_control import cruise_control
 from policyproof.zoo.pendulum import pendulum
+from policyproof.zoo.sliding_tiles import arrangements as tile_arrangements
+from policyproof.zoo.sliding_tiles import sliding_tiles
+from policyproof.zoo.transport import distributions, transport
 from policyproof.zoo.verticalcas import verticalcas
 from policyproof.zoo.warehouse import warehouse
 
@@ -150,9 +154,15 @@ NAMES_OF_TYPES: Mapping[Any, str] = {
 }
 
 BENCHMARKS: tuple[Benchmark, ...] = (
-    Benchmark("blocksworld-{blocks}", blocksworld, listed=(4, 6, 8, 10), states=arrangements),
+    Benchmark("blocksworld-{blocks}", blocksworld, listed=(4, 6, 8, 10), states=block_arrangements),
     # In ICAPS22 costs go up to 12 for 6 blocks, and to 8 for 8: so many predicates has the largest set.
-    Benchmark("blocksworld-8", blocksworld, {"blocks": 8, "cost_bound": 8}, states=arrangements),
+    Benchmark("blocksworld-8", blocksworld, {"blocks": 8, "cost_bound": 8}, states=block_arrangements),
+    Benchmark("8-puzzle", sliding_tiles, states=tile_arrangements),
+    Benchmark(
+        "15-puzzle", sliding_tiles, {"width": 4, "height": 4, "parts": (12, 3)}, states=tile_arrangements
+    ),
+    Benchmark("transport", transport, states=distributions),
+    Benchmark("transport-{packages}", transport, listed=(10, 20, 50), states=distributions),
     Benchmark("warehouse", warehouse),
     Benchmark("cruise-control", cruise_control),
     Benchmark("verticalcas", verticalcas),
