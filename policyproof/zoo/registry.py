@@ -27,6 +27,7 @@ from policyproof.zoo.blocksworld import blocksworld
 from policyproof.zoo.cartpole import cartpole
 from policyproof.zoo.cruise_control import cruise_control
 from policyproof.zoo.pendulum import pendulum
+from policyproof.zoo.racetrack import positions, racetrack
 from policyproof.zoo.sliding_tiles import arrangements as tile_arrangements
 from policyproof.zoo.sliding_tiles import sliding_tiles
 from policyproof.zoo.transport import distributions, transport
@@ -161,6 +162,12 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
         "15-puzzle", sliding_tiles, {"width": 4, "height": 4, "parts": (12, 3)}, states=tile_arrangements
     ),
+    Benchmark("racetrack-barto-small", racetrack, states=positions),
+    Benchmark("racetrack-barto-small-slippery", racetrack, {"slippery": Fraction(1, 10)}, states=positions),
+    Benchmark("racetrack-barto-small-trajectory", racetrack, {"trajectory": True}, states=positions),
+    Benchmark("racetrack-barto-big", racetrack, {"map_name": "barto-big"}, states=positions),
+    Benchmark("racetrack-barto-big-slippery", racetrack, {"map_name": "barto-big", "slippery": Fraction(1, 10)}, states=positions),
+    Benchmark("racetrack-barto-big-trajectory", racetrack, {"map_name": "barto-big", "trajectory": True}, states=positions),
     Benchmark("transport", transport, states=distributions),
     Benchmark("transport-{packages}", transport, listed=(10, 20, 50), states=distributions),
     Benchmark("warehouse", warehouse),
