@@ -37,7 +37,7 @@ from policyproof.zoo.tracks import ACCELERATIONS, CarState, Cell, Track, cover, 
 
 def racetrack(
     *,
-    map_name: str = "barto-small",
+    track_name: str = "barto-small",
     slippery: Fraction = Fraction(0),
     trajectory: bool = False,
     starts: int = 1000,
@@ -46,7 +46,7 @@ def racetrack(
     """The model with its property `no-crash`."""
     if not 0 <= slippery < 1 or starts < 0:
         raise InvalidInput("the probability of slipping is from 0 to below 1, the number of starts at least 0")
-    return race(track(map_name, trajectory=trajectory), map_name, slippery=slippery, starts=starts, seed=seed)
+    return race(track(track_name, trajectory=trajectory), track_name, slippery=slippery, starts=starts, seed=seed)
 
 
 def race(on: Track, name: str, *, slippery: Fraction = Fraction(0), starts: int = 1000, seed: int = 0) -> LoadedModel:
@@ -58,20 +58,19 @@ def start_states(on: Track, starts: int, seed: int) -> list[CarState]:
     """The start line at rest, or random states in which the goal can still be reached."""
     if starts == 0:
         return on.start_line
-    candidates = on.winnable(on.reachable(on.start_line))
-    if starts > len(candidates):
-        raise InvalidInput(f"there are only {len(candidates)} states to choose {starts} start states from")
-    return sorted(random.Random(seed).sample(candidates, starts))
+    if starts > len(on.winnable):
+        raise InvalidInput(f"there are only {len(on.winnable)} states to choose {starts} start states from")
+    return sorted(random.Random(seed).sample(on.winnable, starts))
 
 
 def positions(
-    *, map_name: str = "barto-small", trajectory: bool = False, starts: int = 1000, seed: int = 0, **_: object
+    *, track_name: str = "barto-small", trajectory: bool = False, starts: int = 1000, seed: int = 0, **_: object
 ) -> int:
     """The states that can be reached, those on the way of moves included."""
-    on = track(map_name, trajectory=trajectory)
+    on = track(track_name, trajectory=trajectory)
     start = start_states(on, starts, seed)
     found = {(*state, 0) for state in start}
-    for state in on.reachable(start):
+    for state in on.moves_from(start):
         if (state[0], state[1]) in on.road:
             found.update(_states_of_move(on, state))
     return len(found)
@@ -93,9 +92,8 @@ class _Race:
     def __init__(self, on: Track, name: str, slippery: Fraction, starts: list[CarState]) -> None:
         self.on, self.slippery, self.starts = on, slippery, starts
         self.builder = builder = ModelBuilder(f"racetrack-{name}")
-        reached = on.reachable(sorted({*starts, *on.start_line}))
         # The domains hold every state that can be reached, crashes included: no move is ruled out by them.
-        ends = [(min(values), max(values)) for values in zip(*reached, strict=True)]
+        ends = [(min(values), max(values)) for values in zip(*on.moves, strict=True)]
         first = starts[0]
         self.x, self.y, self.dx, self.dy = (
             builder.integer(variable, low, high, initial=value)

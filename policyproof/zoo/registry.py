@@ -154,6 +154,12 @@ NAMES_OF_TYPES: Mapping[Any, str] = {
     tuple[float, ...]: "numbers with commas between them",
 }
 
+RACES: Mapping[str, Mapping[str, Parameter]] = {
+    "": {},
+    "-slippery": {"slippery": Fraction(1, 10)},
+    "-trajectory": {"trajectory": True},
+}
+
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark("blocksworld-{blocks}", blocksworld, listed=(4, 6, 8, 10), states=block_arrangements),
     # In ICAPS22 costs go up to 12 for 6 blocks, and to 8 for 8: so many predicates has the largest set.
@@ -162,12 +168,11 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
         "15-puzzle", sliding_tiles, {"width": 4, "height": 4, "parts": (12, 3)}, states=tile_arrangements
     ),
-    Benchmark("racetrack-barto-small", racetrack, states=positions),
-    Benchmark("racetrack-barto-small-slippery", racetrack, {"slippery": Fraction(1, 10)}, states=positions),
-    Benchmark("racetrack-barto-small-trajectory", racetrack, {"trajectory": True}, states=positions),
-    Benchmark("racetrack-barto-big", racetrack, {"map_name": "barto-big"}, states=positions),
-    Benchmark("racetrack-barto-big-slippery", racetrack, {"map_name": "barto-big", "slippery": Fraction(1, 10)}, states=positions),
-    Benchmark("racetrack-barto-big-trajectory", racetrack, {"map_name": "barto-big", "trajectory": True}, states=positions),
+    *(
+        Benchmark(f"racetrack-{track}{variant}", racetrack, {"track_name": track, **preset}, states=positions)
+        for track in ("barto-small", "barto-big")
+        for variant, preset in RACES.items()
+    ),
     Benchmark("transport", transport, states=distributions),
     Benchmark("transport-{packages}", transport, listed=(10, 20, 50), states=distributions),
     Benchmark("warehouse", warehouse),

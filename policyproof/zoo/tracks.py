@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from policyproof.run.errors import InvalidInput
 
@@ -152,27 +152,30 @@ class Track:
         *_, last = self.way(state, acceleration)
         return last
 
-    def reachable(self, starts: list[CarState]) -> list[CarState]:
-        """All states at the ends of moves, whatever the driver does; races end at walls and at the goal."""
-        found = dict.fromkeys(starts)
-        queue = list(found)
+    def moves_from(self, starts: list[CarState]) -> dict[CarState, list[CarState]]:
+        """Where all moves end, for all states that they lead to; races end at walls and at the goal."""
+        found: dict[CarState, list[CarState]] = {}
+        queue = list(starts)
         for state in queue:
-            if (state[0], state[1]) in self.road:
-                for acceleration in ACCELERATIONS.values():
-                    after = self.end(state, acceleration)
-                    if after not in found:
-                        found[after] = None
-                        queue.append(after)
-        return queue
+            if state not in found:
+                going = (state[0], state[1]) in self.road
+                found[state] = [self.end(state, change) for change in ACCELERATIONS.values()] if going else []
+                queue.extend(found[state])
+        return found
 
-    def winnable(self, states: list[CarState]) -> list[CarState]:
-        """Those of the states (closed under moves) on the road from which the goal can be reached."""
+    @cached_property
+    def moves(self) -> dict[CarState, list[CarState]]:
+        """The moves of all races that begin on the start line."""
+        return self.moves_from(self.start_line)
+
+    @cached_property
+    def winnable(self) -> list[CarState]:
+        """The states of these races in which the goal is ahead and can still be reached."""
         before: dict[CarState, list[CarState]] = {}
-        for state in states:
-            if (state[0], state[1]) in self.road:
-                for acceleration in ACCELERATIONS.values():
-                    before.setdefault(self.end(state, acceleration), []).append(state)
-        won = {state: None for state in states if (state[0], state[1]) in self.goal}
+        for state, ends in self.moves.items():
+            for end in ends:
+                before.setdefault(end, []).append(state)
+        won = {state: None for state in self.moves if (state[0], state[1]) in self.goal}
         queue = list(won)
         for state in queue:
             for earlier in before.get(state, []):
@@ -200,11 +203,11 @@ def read_map(text: str, *, trajectory: bool = False) -> Track:
     return read
 
 
-def line(dx: int, dy: int) -> Iterator[Cell]:
+@cache
+def line(dx: int, dy: int) -> tuple[Cell, ...]:
     """The cells on the way to (dx, dy): one for each step along the longer direction, the other one rounded."""
     length = max(abs(dx), abs(dy))
-    for step in range(1, length + 1):
-        yield _rounded(step * dx, length), _rounded(step * dy, length)
+    return tuple((_rounded(step * dx, length), _rounded(step * dy, length)) for step in range(1, length + 1))
 
 
 def _rounded(numerator: int, denominator: int) -> int:
