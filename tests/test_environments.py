@@ -188,6 +188,27 @@ def test_state_dependent_probabilities_are_respected() -> None:
     assert red.kind == "int"
 
 
+def test_what_the_environment_chooses_does_not_weigh_a_destination() -> None:
+    """One destination leaves nine values open, the other none: they are as likely as the model says."""
+    builder = ModelBuilder("lottery")
+    prize = builder.integer("prize", 0, 10, initial=0)
+    guard = prize.equals(0)
+    drawn, lost = outcome({prize: between(1, 9)}, probability=0.3), outcome({prize: 10}, probability=0.7)
+    builder.edge("draw", guard=guard, outcomes=[drawn, lost])
+    # Another edge with the same label: edges are drawn uniformly.
+    builder.edge("draw", guard=guard, update={prize: 10})
+    flat = flatten(builder.build(builder.safety("lost", unsafe=prize.equals(10))).model)
+    simulator, random = Simulator(flat), np.random.default_rng(5)
+    words = simulator.layout.pack(np.repeat(simulator.sample_starts(flat.initial, 1, random, Budget()), 40_000, axis=0))
+    following, _, moved = simulator.step(words, None, random)
+    assert moved.all()
+    counts = np.bincount(simulator.layout.unpack(following)[:, 0], minlength=11)
+    assert counts[0] == 0
+    assert abs(counts[10] / 40_000 - (0.5 + 0.5 * 0.7)) < 0.01
+    expected = 40_000 * 0.5 * 0.3 / 9
+    assert (np.abs(counts[1:10] - expected) < 6 * np.sqrt(expected)).all()
+
+
 def test_real_dynamics_are_simulated_in_floats() -> None:
     builder = ModelBuilder("pendulum")
     theta, omega = builder.real("theta", initial=0), builder.real("omega", initial=0)

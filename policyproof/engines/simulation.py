@@ -2,8 +2,8 @@
 
 Simulation proves nothing; it shows success, failure and stuck rates, and finds shallow bugs quickly.
 Among the steps that are possible under the policy one is drawn uniformly, then one of its
-destinations by probability.  Real variables are float64 here, and what the environment may choose
-is drawn uniformly.
+destinations by probability, then uniformly what the environment may choose (`pick_kernel`).  Real
+variables are float64 here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from policyproof.engines.pick_kernel import pick
 from policyproof.engines.policy_successors import NO_LABEL, PolicySuccessors
 from policyproof.model.batch_kernel import evaluate_batch
 from policyproof.model.definedness import definedness
@@ -31,6 +32,8 @@ from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 MAXIMAL_START_BOXES = 1_000_000
 REJECTIONS = 1000
+TABULATED_OPERATORS = 1 << 20
+NO_GROUP = -1
 RUNNING, SUCCESS, FAILURE, STUCK = 0, 1, 2, 3
 
 
@@ -76,6 +79,8 @@ class Simulator:
         self.layout = self.successors.layout
         self._weights: dict[int, tuple[int, float | Expression]] = {}
         self._groups: dict[tuple[Any, ...], int] = {}
+        count = len(flat.operators)
+        self._tables = (np.full(count, NO_GROUP), np.empty(count)) if count <= TABULATED_OPERATORS else None
 
     # States
 
@@ -177,29 +182,32 @@ class Simulator:
         return following, taken, moved
 
     def _pick(self, found: Successors, words: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
-        """One successor per source: a step uniformly, then a destination by probability."""
+        """One successor per source: a step uniformly, then a destination by probability, then a choice uniformly."""
         if len(found) == 0:
             return np.empty(0, dtype=np.int64)
-        operators, place = np.unique(found.operator, return_inverse=True)
-        entries = [self._weight(int(operator)) for operator in operators]
-        group = np.array([entry[0] for entry in entries])[place]
-        constant = np.array([entry[1] if isinstance(entry[1], float) else np.nan for entry in entries])
-        weight = constant[place]
+        group, weight = self._groups_and_weights(found.operator)
         for row in np.flatnonzero(np.isnan(weight)):
-            probability = entries[place[row]][1]
+            probability = self._weight(int(found.operator[row]))[1]
             state = self.layout.unpack(words[found.source[row]][None, :])[0]
             weight[row] = self._probability(probability, state)
-        # One random number per (source, group): the group with the greatest is taken.
-        _, pair = np.unique(np.stack([found.source, group]), axis=1, return_inverse=True)
-        pair = pair.reshape(-1)
-        draw = random.random(int(pair.max()) + 1)[pair]
-        # An exponential race: the first arrival is distributed as the weights are.
-        arrival = random.exponential(size=len(found)) / weight
-        order = np.lexsort((arrival, -draw, found.source))
-        sources = found.source[order]
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = sources[1:] != sources[:-1]
-        return order[first]
+        picked = np.empty(len(words), dtype=np.int64)
+        count = pick(found.source, found.operator, group, weight, int(random.integers(1 << 62)), picked)
+        return picked[:count]
+
+    def _groups_and_weights(self, operators: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The group of every operator and its weight there; NaN where that depends on the state."""
+        place: NDArray[np.int64] = operators
+        if self._tables is None:
+            # Too many operators for a table.
+            known, place = np.unique(operators, return_inverse=True)
+            tables = np.full(len(known), NO_GROUP), np.empty(len(known))
+        else:
+            known, tables = np.arange(len(self._tables[0])), self._tables
+        for index in np.unique(place[tables[0][place] == NO_GROUP]).tolist():
+            group, probability = self._weight(int(known[index]))
+            tables[0][index] = group
+            tables[1][index] = probability if isinstance(probability, float) else np.nan
+        return tables[0][place], tables[1][place]
 
     def _weight(self, operator: int) -> tuple[int, float | Expression]:
         """The group of an operator (its edges), and its probability within the group."""
