@@ -150,7 +150,8 @@ def tight_threshold(network: Network, generator: np.random.Generator) -> float:
     box = np.array(box_of(1))
     points = box[:, 0] + generator.random((200_000, 5)) * (box[:, 1] - box[:, 0])
     values = network.evaluate(points)[0][:, 0]
-    return float(values.max() + 0.1 * (values.max() - values.min()))
+    # Some networks are constant there.
+    return float(values.max() + 0.1 * max(values.max() - values.min(), 0.1))
 
 
 def main() -> None:

@@ -29,6 +29,8 @@ PRECISIONS = (64, 256)
 """Binary digits with which irrational outputs are enclosed, one after the other."""
 MOST_CONFIRMATIONS = 4
 """How many points of one batch are evaluated exactly: that costs milliseconds each."""
+LONGEST_PAUSE = 100
+"""How many batches at most go by without exact evaluation after many that were in vain."""
 FAR = 2.0**60
 
 
@@ -54,6 +56,7 @@ class WitnessSearch:
         self.exact = ExactNetwork(network)
         self.generator = np.random.default_rng(seed)
         self.confirmations = 0
+        self._pause = self._failures = 0
 
     def look(self, case: Integers, points: Floats) -> Witness | None:
         """A witness among the points, one for each entry of `case`."""
@@ -64,12 +67,19 @@ class WitnessSearch:
         size = np.abs(outputs).max(initial=1.0) * 1e-9
         candidates = np.flatnonzero(least <= size)
         order = candidates[np.argsort(least[candidates], kind="stable")][:MOST_CONFIRMATIONS]
+        if self._pause > 0:
+            self._pause -= 1
+            return None
         kept = None
         for index in order.tolist():
             witness = self.confirm(int(case[index]), points[index])
             if witness is not None and witness.deployed_agrees:
                 return witness
             kept = kept or witness
+        if len(order) and kept is None:
+            # Where floats cannot tell, exact evaluation at every step would take all the time.
+            self._failures += 1
+            self._pause = min(self._failures, LONGEST_PAUSE)
         return kept
 
     def confirm(self, case: int, point: Floats) -> Witness | None:
