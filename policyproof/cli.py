@@ -37,6 +37,8 @@ policy_commands = typer.Typer(
     help="Work with policies: write a first interface file, look at one.", no_args_is_help=True
 )
 app.add_typer(policy_commands, name="policy")
+zoo_commands = typer.Typer(help="The benchmarks that come with PolicyProof: models and policies.", no_args_is_help=True)
+app.add_typer(zoo_commands, name="zoo")
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="The environment: a JANI file.", show_default=False)]
 PolicyFile = Annotated[
@@ -67,6 +69,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 Seed = Annotated[int, typer.Option("--seed", help="The seed of everything random.")]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time.", min=0)]
 Memory = Annotated[int, typer.Option("--memory", metavar="MB", help="The memory that states may take.", min=1)]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", metavar="N", help="How many threads may work (default: all processors).", min=1)
+]
 InitialState = Annotated[
     str,
     typer.Option(
@@ -203,6 +208,7 @@ def verify(
     engine: Annotated[str, typer.Option("--engine", metavar="auto|explicit", help="Which engine answers.")] = "auto",
     timeout: Timeout = None,
     memory: Memory = DEFAULT_MEMORY_MEGABYTES,
+    jobs: Jobs = None,
     seed: Seed = 0,
     json: Json = False,
     out: Annotated[
@@ -224,7 +230,9 @@ def verify(
     from policyproof.report.terminal import live_progress, show_answer, show_unfinished
     from policyproof.run.budget import Budget
     from policyproof.run.interrupt import stopping
+    from policyproof.run.threads import set_jobs
 
+    set_jobs(jobs)
     budget = Budget(timeout, memory)
     if out is not None:
         _make_folder(out)
@@ -566,6 +574,45 @@ def policy_inspect(
         _print_json(report)
     else:
         show_policy(report)
+    return 0
+
+
+Benchmark = Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, as `zoo list` names it.")]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the benchmark; repeatable."),
+]
+
+
+@zoo_commands.command("list")
+def zoo_list() -> int:
+    """List the benchmarks."""
+    from policyproof.report.zoo_pages import list_benchmarks
+
+    list_benchmarks()
+    return 0
+
+
+@zoo_commands.command("show")
+def zoo_show(name: Benchmark, param: Parameters = None) -> int:
+    """Show what a benchmark models, its parameters, its variables and labels, and its properties."""
+    from policyproof.report.zoo_pages import show_benchmark
+
+    show_benchmark(name, param or [])
+    return 0
+
+
+@zoo_commands.command("write")
+def zoo_write(
+    name: Benchmark,
+    param: Parameters = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")] = Path(),
+) -> int:
+    """Write a benchmark as NAME.jani, and the policies that were trained for it."""
+    from policyproof.report.zoo_pages import write_benchmark
+
+    for file in write_benchmark(name, param or [], out):
+        sys.stdout.write(f"wrote {file}\n")
     return 0
 
 

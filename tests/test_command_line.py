@@ -558,3 +558,22 @@ def test_what_is_watched_for_is_there() -> None:
     code += "verify(b.build(b.safety('s', unsafe=x > 0))); import sys; print({'numpy', 'numba'} <= set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=ENOUGH, check=True)
     assert done.stdout == "True\n"
+
+
+def test_jobs_limits_the_threads(files: Files, capsys: Capture) -> None:
+    from policyproof.run import threads
+
+    def parts() -> int:
+        return len(threads.over_ranges(lambda first, last: (first, last), 10, least=1))
+
+    files.write()
+    try:
+        assert run(files.verify("--jobs", "1")) == 0
+        assert (threads.jobs(), parts()) == (1, 1)
+        assert run(files.verify("--jobs", "3")) == 0
+        assert (threads.jobs(), parts()) == (3, 3)
+    finally:
+        threads.set_jobs(None)
+    capsys.readouterr()
+    assert run(files.verify("--jobs", "0")) == 2
+    assert "--jobs" in capsys.readouterr().err

@@ -78,7 +78,6 @@ from policyproof.run.threads import over_ranges
 
 INFINITE = INTEGER_LIMIT
 LIBRARY_ULPS = 4
-HALF_PI = math.pi / 2
 
 _jit = njit(cache=True, nogil=True, error_model="numpy")
 

@@ -131,7 +131,6 @@ class ModelBuilder(AutomatonBuilder):
         self._action_names: list[str] = []
         self._automata: list[_Automaton] = []
         self._synchronisations: list[dict[str, str | None]] = []
-        self._default = automaton
         self._restriction: Value = True
         super().__init__(_Automaton(automaton, ["ready"], "ready"), self._action_names)
 

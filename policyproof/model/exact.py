@@ -9,7 +9,7 @@ again with more digits, up to `MAXIMAL_PRECISION`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -85,10 +85,6 @@ class ExactProgram:
 def evaluate(root: Expression, valuation: Mapping[str, Any]) -> Value:
     """The value of one expression on one state."""
     return ExactProgram([root])(valuation)[0]
-
-
-def evaluate_all(roots: Iterable[Expression], valuation: Mapping[str, Any]) -> list[Value]:
-    return ExactProgram(list(roots))(valuation)
 
 
 def apply_exactly(operator: str, inputs: list[Any], precision: int) -> Any:

@@ -174,11 +174,3 @@ def _round(operator: str, a: _Fraction) -> Expression:
     if operator == "sgn":
         return signs
     return apply("ite", apply("≤", ZERO, signs), floor, ceiling)
-
-
-def is_integral(roots: Iterable[Expression]) -> bool:
-    try:
-        integral(roots)
-    except NotIntegral:
-        return False
-    return True
