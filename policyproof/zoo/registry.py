@@ -90,8 +90,17 @@ class Benchmark:
     def read(self, texts: Mapping[str, str]) -> dict[str, Parameter]:
         """Values for parameters as they are written on a command line."""
         self._check(texts)
-        hints = typing.get_type_hints(self.generator)
-        return {name: _value(text, hints[name], where=name) for name, text in texts.items()}
+        return {name: _value(text, self.types(name), where=name) for name, text in texts.items()}
+
+    def types(self, name: str) -> tuple[Any, ...]:
+        """The types that a parameter may have."""
+        hint = typing.get_type_hints(self.generator)[name]
+        if hint in PARAMETER_TYPES:
+            return (hint,)
+        # `none` is read as nothing before any other type sees it.
+        kinds = sorted(typing.get_args(hint), key=lambda kind: kind is not type(None))
+        assert all(kind in PARAMETER_TYPES for kind in kinds), f"{self.name}: parameter {name} has the type {hint}"
+        return tuple(kinds)
 
     def _check(self, names: Mapping[str, Any]) -> None:
         for name in names:
@@ -100,17 +109,14 @@ class Benchmark:
                 raise InvalidInput(f"there is no parameter {name!r} (there are: {known})", where=self.name)
 
 
-def _value(text: str, kind: Any, *, where: str) -> Parameter:
-    """A parameter from its text, by the type that the generator declares."""
-    kinds = typing.get_args(kind) if typing.get_origin(kind) is not tuple else ()
-    for candidate in kinds or (kind,):
-        reader = PARAMETER_TYPES.get(candidate)
-        if reader is not None:
-            try:
-                return reader(text)
-            except ValueError:
-                continue
-    allowed = " or ".join(NAMES_OF_TYPES.get(candidate, str(candidate)) for candidate in kinds or (kind,))
+def _value(text: str, kinds: tuple[Any, ...], *, where: str) -> Parameter:
+    """A parameter from its text, by the types that the generator declares."""
+    for kind in kinds:
+        try:
+            return PARAMETER_TYPES[kind](text)
+        except (ValueError, ZeroDivisionError):
+            continue
+    allowed = " or ".join(NAMES_OF_TYPES[kind] for kind in kinds)
     raise InvalidInput(f"expected {allowed}, found {text!r}", where=where)
 
 
