@@ -622,7 +622,8 @@ def test_what_is_declared_twice_is_refused_at_its_second_place(
 
 @pytest.mark.parametrize("name", ["@car", "#twice#of"])
 def test_names_that_stand_for_locations_and_parameters_cannot_be_declared(tmp_path: Path, name: str) -> None:
-    for place in (["variables", 5], [*CAR, "variables", 1]):
+    declared: list[list[Step]] = [["variables", 5], [*CAR, "variables", 1]]
+    for place in declared:
         with pytest.raises(UnsupportedFeature, match=f"the name '{name}'"):
             load(tmp_path, changed((place, {"name": name, "type": bounded(0, 7), "initial-value": 0})))
 

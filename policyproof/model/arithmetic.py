@@ -29,9 +29,19 @@ def power(base: int | Fraction, exponent: int | Fraction) -> int | Fraction | No
         return None
     size = max(abs(base.numerator), base.denominator).bit_length() * abs(integral)
     if base not in (0, 1, -1) and size > MAXIMAL_BITS:
-        raise InvalidInput(f"the power ({base}) ^ ({exponent}) has more than {MAXIMAL_BITS} bits")
+        raise InvalidInput(f"the power ({_short(base)}) ^ ({_short(exponent)}) has more than {MAXIMAL_BITS} bits")
     result = Fraction(base) ** integral
     return int(result) if isinstance(base, int) and integral >= 0 else result
+
+
+def bit_length(value: int | Fraction) -> int:
+    """How many bits numerator and denominator need, whichever needs more."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def _short(value: int | Fraction) -> str:
+    """A number for a message; Python refuses to write numbers of thousands of digits."""
+    return str(value) if bit_length(value) <= 256 else f"a number of {bit_length(value)} bits"
 
 
 def divide(left: int | Fraction, right: int | Fraction) -> Fraction | None:

@@ -211,6 +211,10 @@ def apply(operator: str, *arguments: Expression) -> Expression:
     if function is not None and all(argument.operator == CONSTANT for argument in arguments):
         value = function(*(argument.value for argument in arguments))
         if value is not None:
+            # A chain of products doubles the length of numbers with every step.
+            if kind != "bool" and arithmetic.bit_length(value) > arithmetic.MAXIMAL_BITS:
+                message = f"the value of {operator!r} on constants has more than {arithmetic.MAXIMAL_BITS} bits"
+                raise InvalidInput(message)
             return constant(Fraction(value) if kind == "real" else value)
     if operator == "pow" and all(argument.operator == CONSTANT for argument in arguments):
         base, exponent = (argument.value for argument in arguments)

@@ -21,7 +21,7 @@ from policyproof.model.automata import (
 from policyproof.model.expressions import TRUE, Expression, Kind, disjunction, negation, to_real
 from policyproof.model.jani.declarations import DeclarationReader
 from policyproof.model.jani.reader import shown
-from policyproof.model.jani.scope import Bound, Scope, assignable
+from policyproof.model.jani.scope import ELEMENTS_PER_NODE, Bound, Scope, assignable
 from policyproof.model.json_text import Json
 
 PROBABILITY_TOLERANCE = Fraction(1, 10**6)
@@ -230,7 +230,7 @@ class AutomatonReader:
                 message = f"index {shown(position)} is outside the array of {len(array)} elements"
                 raise reader.invalid(ref, "index", message)
             return array[position]
-        self.expressions.context.charge(ref, len(array))
+        self.expressions.context.charge(ref, len(array) // ELEMENTS_PER_NODE)
         return tuple(element.name for element in array), index
 
     def _check_assignable(self, entry: Json, key: str, kind: Kind, value: Expression) -> None:

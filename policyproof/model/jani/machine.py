@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from policyproof.model.expressions import Expression, apply, constant, substitute
 from policyproof.model.jani.reader import shown
-from policyproof.model.jani.scope import Bound, Context, Missing, Scope, Value, assignable
+from policyproof.model.jani.scope import ELEMENTS_PER_NODE, Bound, Context, Missing, Scope, Value, assignable
 from policyproof.model.json_text import Json
 from policyproof.run.errors import InvalidInput
 
@@ -251,7 +251,7 @@ class Machine:
             return None
         if not isinstance(array, tuple):
             raise self.reader.invalid(node, "exp", "expected an array")
-        self.context.charge(node, len(array))
+        self.context.charge(node, len(array) // ELEMENTS_PER_NODE)
         with self.reader.locating(node):
             return apply("aa", index, *array)
 

@@ -13,8 +13,10 @@ from policyproof.model.json_text import MAXIMAL_DIGITS, Json
 Value = Expression | tuple[Expression, ...] | None
 """An expression, an array of them, or None for what is unsupported or has constants without a value."""
 
-MAXIMAL_COPIES = 10_000_000
-"""How many nodes and array elements a file may use beyond those that stand in it."""
+MAXIMAL_COPIES = 1_000_000
+"""How many nodes of expressions a file may use beyond those that stand in it."""
+ELEMENTS_PER_NODE = 16
+"""Listing the elements of an array costs so much less than copying nodes."""
 
 _BOUND = 10**MAXIMAL_DIGITS
 
