@@ -66,7 +66,9 @@ def sliding_tiles(
         raise InvalidInput(f"there are tiles 1 to {tiles} and positions 0 to {tiles}, not {tile} and {position}")
     if position == tiles - tile:
         raise InvalidInput(f"tile {tile} must be on position {position} at the goal, so that it cannot be forbidden")
-    board = _SlidingTiles(width, height, cost_bound, failing_probability, stop_at_bound)
+    # Around the gap, a tile is on the position of its number or on the one before.
+    gap = tiles if position == tile else 0
+    board = _SlidingTiles(width, height, gap, cost_bound, failing_probability, stop_at_bound)
     return board.build(parts, tile, position, solvable)
 
 
@@ -79,15 +81,19 @@ def arrangements(*, width: int = 3, height: int = 3, solvable: bool = False, **_
 
 
 class _SlidingTiles:
-    def __init__(self, width: int, height: int, cost_bound: int, failing: Fraction, stop_at_bound: bool) -> None:
+    def __init__(
+        self, width: int, height: int, gap: int, cost_bound: int, failing: Fraction, stop_at_bound: bool
+    ) -> None:
         self.width, self.height = width, height
         self.cost_bound, self.failing, self.stop_at_bound = cost_bound, failing, stop_at_bound
         self.tiles = range(1, width * height)
         last = width * height - 1
         self.builder = builder = ModelBuilder(f"{last}-puzzle")
-        # The model's own initial state is one of the start states: all tiles in order.
-        self.empty = builder.integer("empty", 0, last, initial=0)
-        self.tile = {tile: builder.integer(f"tile_{tile}", 0, last, initial=tile) for tile in self.tiles}
+        # The model's own initial state is one of the start states: all tiles in order, `gap` empty.
+        self.empty = builder.integer("empty", 0, last, initial=gap)
+        self.tile = {
+            tile: builder.integer(f"tile_{tile}", 0, last, initial=tile - (tile <= gap)) for tile in self.tiles
+        }
         self.cost: dict[int, Expression] = {}
         self.step_cost: Expression | None = None
         if cost_bound > 0:
