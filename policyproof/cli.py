@@ -65,6 +65,10 @@ Filter = Annotated[
 VecNormalize = Annotated[
     Path | None, typer.Option("--vecnormalize", metavar="FILE", help="Normalisation statistics of an SB3 policy.")
 ]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the benchmark; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", help="The seed of everything random.")]
 Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time.", min=0)]
@@ -538,6 +542,89 @@ def demo(
     return run_demo(out)
 
 
+@app.command()
+def train(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A JANI file, or a benchmark as `zoo list` names it.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="NAME", help="Writes NAME.onnx, NAME.json, NAME.card.json and NAME.svg.")
+    ],
+    properties: PropertiesFile = None,
+    property_: PropertyText = None,
+    const: Constants = None,
+    param: Parameters = None,
+    hidden: Annotated[str, typer.Option("--hidden", metavar="N,N", help="The sizes of the hidden layers.")] = "64,64",
+    updates: Annotated[int, typer.Option("--updates", min=1, help="How many batches are learnt from.")] = 40_000,
+    seed: Seed = 0,
+    timeout: Timeout = None,
+    reads: Annotated[
+        list[str] | None,
+        typer.Option("--reads", metavar="PATTERN", help="Variables that the policy reads (default: all); repeatable."),
+    ] = None,
+    ignores: Annotated[
+        list[str] | None,
+        typer.Option("--ignores", metavar="PATTERN", help="Variables that it does not read, 'cost_*'; repeatable."),
+    ] = None,
+    filter_: Annotated[
+        bool, typer.Option("--filter", help="The policy will choose among applicable labels only.")
+    ] = False,
+    reward: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reward",
+            metavar="NAME=NUMBER",
+            help="goal (1), unsafe (-1), stuck (-1), step (0), or model (1: the weight of the model's own rewards).",
+        ),
+    ] = None,
+    shaping: Annotated[
+        str | None,
+        typer.Option("--shaping", metavar="EXPRESSION", help="A number that grows towards the goal: '0 - abs(x - 9)'."),
+    ] = None,
+    discount: Annotated[
+        float, typer.Option("--discount", min=0, max=1, help="What the next step is worth beside this one.")
+    ] = 0.98,
+    n_steps: Annotated[int, typer.Option("--n-steps", min=1, max=100, help="Rewards counted before estimates.")] = 3,
+    dueling: Annotated[
+        bool, typer.Option("--dueling", help="Learn a value and advantages; the policy has the same size.")
+    ] = False,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="The longest episode.")] = 100,
+    rollouts: Annotated[int, typer.Option("--rollouts", min=1, help="How many the card's rates are of.")] = 10_000,
+    json: Json = False,
+) -> int:
+    """Train a policy by deep Q-learning, and write it with a card that says how, and what it is worth."""
+    from policyproof.report.training import Wish, command_of, read_rewards, read_sizes, run_training, show_card
+    from policyproof.run.budget import Budget
+    from policyproof.run.interrupt import stopping
+    from policyproof.training.deep_q import Settings
+
+    settings = Settings(
+        hidden=read_sizes(hidden), updates=updates, seed=seed, filter=filter_, dueling=dueling, discount=discount,
+        n_steps=n_steps, maximal_steps=steps, rewards=read_rewards(reward or []),
+    )  # fmt: skip
+    given = {
+        "--properties": properties, "--property": property_, "--const": const, "--param": param, "--hidden": hidden,
+        "--updates": updates, "--seed": seed, "--reads": reads, "--ignores": ignores, "--filter": filter_,
+        "--reward": reward, "--shaping": shaping, "--discount": discount, "--n-steps": n_steps, "--dueling": dueling,
+        "--steps": steps, "--rollouts": rollouts,
+    }  # fmt: skip
+    wish = Wish(
+        model, out, settings,
+        reads=reads or [], ignores=ignores or [], shaping=shaping, property_name=property_, properties=properties,
+        constants=_constants(const), parameters=param or [], rollouts=rollouts,
+        command=command_of(model, out, given),
+    )  # fmt: skip
+    budget = Budget(timeout)
+    # The time limit is one of learning; what was learnt is measured and written then.
+    with stopping(Budget(cancelled=budget.cancelled)) as begun:
+        card = run_training(wish, budget, on_progress=lambda _: begun())
+    if json:
+        _print_json(card)
+    else:
+        show_card(card, out)
+    if budget.cancelled.is_set():
+        return int(ExitCode.INTERRUPTED)
+    return int(ExitCode.HOLDS if card["stopped"] is None else ExitCode.UNKNOWN)
+
+
 @policy_commands.command("init")
 def policy_init(
     model: ModelFile,
@@ -578,10 +665,6 @@ def policy_inspect(
 
 
 Benchmark = Annotated[str, typer.Argument(metavar="NAME", help="A benchmark, as `zoo list` names it.")]
-Parameters = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the benchmark; repeatable."),
-]
 
 
 @zoo_commands.command("list")

@@ -45,6 +45,8 @@ class Rewards:
     unsafe: float = -1.0
     stuck: float = -1.0
     step: float = 0.0
+    model: float = 1.0
+    """How much the rewards of the property's own objective count."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Environments:
         cut_off = ~ended & (self._steps >= self.maximal_steps)
         values = self._state_values(states)
         new_potential = np.where(ended, 0.0, values[:, 1])
-        reward = self.rewards.step + values[:, 0] + self.discount * new_potential - self._potential
+        reward = self.rewards.step + self.rewards.model * values[:, 0] + self.discount * new_potential - self._potential
         reward += unsafe * self.rewards.unsafe + goal * self.rewards.goal + ~moved * self.rewards.stuck
         inputs, possible = self.reading.read(states), self._possible(following)
         happened = Happened(inputs, possible, reward.astype(np.float32), ended, cut_off)

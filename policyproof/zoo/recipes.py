@@ -1,0 +1,143 @@
+"""How the policies of the benchmarks were made: every one by a recipe, and all again by one command.
+
+    python -m policyproof.zoo.recipes [--out FOLDER] [NAME ...]
+
+A name may be a pattern, 'blocksworld-4-*'; without any it makes all, in the order of this list.  A recipe is a benchmark, what the policy
+reads, the sizes of its layers, a seed, and a budget in updates; so the result does not depend on how
+fast the machine is.  The policies are named as the benchmark, then `aware` or `ignoring` (does the policy
+read the costs?) where there are costs, then the size of its layers.
+
+Shaping (a number that grows towards the goal) is what an expert would say in a line; the policies
+find the rest themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from policyproof.engines.result import Progress
+from policyproof.model.flat import flatten
+from policyproof.model.grammar import parse_expression
+from policyproof.model.json_text import Json
+from policyproof.model.properties import SafetyProperty
+from policyproof.run.errors import InvalidInput
+from policyproof.training.card import Made, plain_settings, write_policy
+from policyproof.training.deep_q import Settings, finish, train
+from policyproof.training.environments import Rewards, choose_inputs
+from policyproof.zoo import registry
+from policyproof.zoo.registry import Parameter
+
+FOLDER = Path(__file__).parent / "policies"
+COMMAND = "python -m policyproof.zoo.recipes"
+COSTS = ("cost_*", "step_cost")
+ROLLOUTS = 10_000
+
+HURRY = Rewards(step=-0.01, model=0.1)
+"""Every step costs a little, so that nothing is gained by waiting; the models' own costs are of that order."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A policy by name, and all that makes it what it is."""
+
+    name: str
+    benchmark: str
+    settings: Settings
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    ignores: tuple[str, ...] = ()
+    shaping: str | None = None
+    remarks: tuple[str, ...] = ()
+
+
+def tower(blocks: int) -> str:
+    """A tenth for every block that stands where it belongs, from the table up (block n belongs on position n)."""
+    towers = [" & ".join(f"position_{block} = {block}" for block in range(1, top + 1)) for top in range(1, blocks + 1)]
+    return " + ".join(f"({condition} ? 0.1 : 0)" for condition in towers)
+
+
+def _costs(benchmark: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A policy that reads the costs, and one that does not."""
+    yield f"{benchmark}-aware", ()
+    yield f"{benchmark}-ignoring", COSTS
+
+
+def _blocksworld() -> Iterator[Recipe]:
+    budgets = {4: {16: 10_000, 32: 10_000, 64: 10_000}, 6: {16: 40_000, 32: 25_000, 64: 20_000}}
+    for blocks, sizes in budgets.items():
+        benchmark = f"blocksworld-{blocks}"
+        for name, ignores in _costs(benchmark):
+            for width, updates in sizes.items():
+                settings = Settings(hidden=(width, width), updates=updates, rewards=HURRY)
+                yield Recipe(f"{name}-{width}", benchmark, settings, ignores=ignores, shaping=tower(blocks))
+
+
+RECIPES: tuple[Recipe, ...] = (*_blocksworld(),)
+
+
+def find(pattern: str) -> list[Recipe]:
+    """The recipes whose names match."""
+    found = [recipe for recipe in RECIPES if fnmatch.fnmatchcase(recipe.name, pattern)]
+    if not found:
+        raise InvalidInput(f"no recipe matches {pattern!r}; there are: {', '.join(item.name for item in RECIPES)}")
+    return found
+
+
+def make(recipe: Recipe, folder: Path, on_progress: Callable[[Progress], object] | None = None) -> dict[str, Json]:
+    """Train the policy of a recipe and write its files; its card."""
+    model = registry.model(recipe.benchmark, **recipe.parameters)
+    prop = model.property()
+    assert isinstance(prop, SafetyProperty)
+    flat = flatten(model.model)
+    reads = choose_inputs(flat, (), recipe.ignores)
+    potential = None if recipe.shaping is None else parse_expression(recipe.shaping, model.model)
+    settings = recipe.settings
+    trained = finish(train(flat, prop, reads=reads, settings=settings, potential=potential), on_progress)
+    kept = {
+        **plain_settings(settings), "shaping": recipe.shaping, "benchmark": recipe.benchmark,
+        "parameters": {name: str(value) for name, value in recipe.parameters.items()},
+    }  # fmt: skip
+    made = Made(
+        trained.network, reads, "deep q-learning", f"{COMMAND} {recipe.name}", settings.seed, kept, trained.curve
+    )
+    return write_policy(
+        folder / recipe.name, made, model, flat, prop,
+        filter=settings.filter, rollouts=ROLLOUTS, maximal_steps=settings.maximal_steps, remarks=recipe.remarks,
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Train the policies of the benchmarks again.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="policies, or patterns of names (default: all)")
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER")
+    parser.add_argument("--seed", type=int, metavar="N", help="another seed than that of the recipe")
+    given = parser.parse_args(arguments)
+    chosen = dict.fromkeys(recipe.name for pattern in given.names or ["*"] for recipe in find(pattern))
+    for name in chosen:
+        (recipe,) = find(name)
+        if given.seed is not None:
+            recipe = replace(recipe, settings=replace(recipe.settings, seed=given.seed))
+        started, cpu = time.monotonic(), time.process_time()
+        card = make(recipe, given.out, _say)
+        rates = ", ".join(
+            f"{key} {100 * card['rates'][key]:.2f} %" for key in ("success", "unsafe", "stuck", "unfinished")
+        )
+        _write(f"{name}: {rates}  ({time.monotonic() - started:.0f} s, {time.process_time() - cpu:.0f} s of work)")
+
+
+def _say(progress: Progress) -> None:
+    if sys.stderr.isatty():
+        _write(f"  {progress.activity}: " + ", ".join(f"{name} {value:g}" for name, value in progress.numbers.items()))
+
+
+def _write(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
