@@ -38,7 +38,7 @@ from tests.support.brute_force import KINDS, Question, brute_force, holds, rando
 COMPLETE = ("z3", "milp", "scip", "gurobi", "marabou", "marabou-z3")
 RELAXING = ("z3-relaxed", "marabou-relaxed")
 LINEAR_ONLY = ("milp", "scip", "gurobi", "marabou", "marabou-z3", "marabou-relaxed")
-QUICK, SLOW = 3 * len(KINDS), 30 * len(KINDS)
+QUICK, SLOW = 3 * len(KINDS), 12 * len(KINDS)
 
 
 @pytest.fixture(scope="module")

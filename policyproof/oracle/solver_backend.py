@@ -42,6 +42,8 @@ T = TypeVar("T")
 ENUMERATED = 1 << 14
 """Leaves with at most so many states are decided by looking at all of them, when a solver cannot."""
 CHUNK = 1 << 10
+REMEMBERED = 512
+"""How many compiled conditions are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +296,8 @@ class SolverBackend(ABC):
 
     def _condition(self, condition: Expression) -> Conditions:
         if condition not in self._conditions:
+            if len(self._conditions) >= REMEMBERED:
+                self._conditions.clear()
             self._conditions[condition] = Conditions([condition], self.space, self.box)
         return self._conditions[condition]
 
