@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from fractions import Fraction
 from itertools import pairwise, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from policyproof.bounds.api import bound_rows
 from policyproof.bounds.chain import make_chain, make_rows
+from policyproof.cli import run
 from policyproof.encodings.output_query import Case, Constraint, Interval, Query
 from policyproof.encodings.vnnlib import parse_vnnlib
 from policyproof.model.enclosures import ends
 from policyproof.oracle.clauses import compile_clauses, float_below
 from policyproof.oracle.output_query import QueryAnswer, decide
+from policyproof.policy.formats import write_onnx
 from policyproof.policy.network import Activation, Affine, ExactNetwork, Layer, Network
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, UnsupportedFeature
@@ -283,3 +288,60 @@ def test_parts_of_a_box_may_inherit_decided_activations() -> None:
             values = network.evaluate(points)[0] @ rows.coefficients.T + rows.offsets
             assert (inner.lower <= values + 1e-9).all()
     assert decided > 0
+
+
+# The command
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str, str]:
+    """A network with a needle, a property that finds it, and one that does not."""
+    write_onnx(needle(1e-3), tmp_path / "needle.onnx")
+    (tmp_path / "found.vnnlib").write_text(SQUARE + "(assert (<= Y_0 0))")
+    (tmp_path / "never.vnnlib").write_text(SQUARE + "(assert (<= Y_0 -1))")
+    return tuple(str(tmp_path / name) for name in ("needle.onnx", "found.vnnlib", "never.vnnlib"))  # type: ignore[return-value]
+
+
+def test_the_command_answers_in_the_words_of_the_standard(
+    files: tuple[str, str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    network, found, never = files
+    assert run(["vnn", network, found, "--timeout", "30", "--out", str(tmp_path / "result.txt")]) == 0
+    text = capsys.readouterr().out
+    assert text == (tmp_path / "result.txt").read_text()
+    word, *rest = text.splitlines()
+    assert word == "sat"
+    values = dict(re.findall(r"\((\w_\d) ([^()\s]+)\)", "\n".join(rest)))
+    assert set(values) == {"X_0", "X_1", "Y_0"}
+    point = np.array([[float(values["X_0"]), float(values["X_1"])]])
+    assert float(values["Y_0"]) == pytest.approx(needle(1e-3).evaluate(point)[0][0, 0], abs=1e-12)
+    assert float(values["Y_0"]) <= 0
+    assert run(["vnn", network, never, "--timeout", "30"]) == 0
+    assert capsys.readouterr().out == "unsat\n"
+
+
+def test_the_command_says_what_it_could_not_do(
+    files: tuple[str, str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    network, found, never = files
+    assert run(["vnn", network, never, "--timeout", "0"]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == "timeout\n"
+    assert "time limit" in captured.err
+    (tmp_path / "bad.vnnlib").write_text("(assert (<= X_0 1))")
+    assert run(["vnn", network, str(tmp_path / "bad.vnnlib")]) == 2
+    assert "line 1, column 13" in capsys.readouterr().err
+    assert run(["vnn", str(tmp_path / "missing.onnx"), found]) == 2
+
+
+def test_the_command_prints_one_json_object(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    network, found, never = files
+    assert run(["vnn", network, found, "--json", "--timeout", "30"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["result"], value["arithmetic"]) == ("sat", "real")
+    exact = [Fraction(text) for text in value["witness"]["exact_inputs"]]
+    (output,) = ExactNetwork(needle(1e-3)).outputs(list(exact))
+    assert ends(output)[1] <= 0
+    assert run(["vnn", network, never, "--json", "--timeout", "30"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["result"], value["witness"]) == ("unsat", None)
