@@ -67,11 +67,11 @@ def write_benchmark(name: str, given: Sequence[str], out: Path) -> list[Path]:
 
 
 def policy_files(name: str) -> list[Path]:
-    """The bundled policies of a benchmark: files NAME-*, and all in a folder NAME."""
+    """The bundled policies of a benchmark: files NAME.* and NAME-*, and all in a folder NAME."""
     longer = [other for other in names() if other.startswith(f"{name}-")]
     files = [
         file
-        for file in POLICIES.glob(f"{name}-*")
+        for file in POLICIES.glob(f"{name}[-.]*")
         if file.is_file() and not any(file.name.startswith((f"{other}-", f"{other}.")) for other in longer)
     ]
     inside = [file for file in (POLICIES / name).rglob("*") if file.is_file()]
