@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import re
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
 from policyproof.bounds.api import bound_rows
 from policyproof.bounds.chain import make_chain, make_rows
@@ -336,12 +338,16 @@ def test_the_command_says_what_it_could_not_do(
 
 def test_the_command_prints_one_json_object(files: tuple[str, str, str], capsys: pytest.CaptureFixture[str]) -> None:
     network, found, never = files
+    schema = json.loads(importlib.resources.files("policyproof.report").joinpath("vnn.schema.json").read_text())
     assert run(["vnn", network, found, "--json", "--timeout", "30"]) == 0
     value = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema).validate(value)
+    assert not Draft202012Validator(schema).is_valid({**value, "result": "unsat"})
     assert (value["result"], value["arithmetic"]) == ("sat", "real")
     exact = [Fraction(text) for text in value["witness"]["exact_inputs"]]
     (output,) = ExactNetwork(needle(1e-3)).outputs(list(exact))
     assert ends(output)[1] <= 0
     assert run(["vnn", network, never, "--json", "--timeout", "30"]) == 0
     value = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema).validate(value)
     assert (value["result"], value["witness"]) == ("unsat", None)
