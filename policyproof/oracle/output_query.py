@@ -37,6 +37,7 @@ Result = Literal["sat", "unsat", "unknown", "timeout"]
 
 SECONDS_PER_BATCH = 0.06
 LEAST_BATCH, GREATEST_BATCH = 8, 8192
+SLOPE_ITERATIONS, FEW_ROWS = 4, 2
 MOST_BOXES_ASIDE = 100_000
 FIRST_POINTS, FIRST_STEPS = 256, 25
 SECONDS_BETWEEN_DESCENTS = 1.0
@@ -185,8 +186,17 @@ class OutputSearch:
         self.boxes += len(boxes)
         wanted = (boxes.alive.astype(np.float64) @ clauses.members.astype(np.float64)) > 0
         numbers = np.where(wanted, np.arange(len(clauses.rows)), -1)
+        # Better slopes save a fifth of the boxes; for many rows they cost more than that.
+        few = wanted.sum() <= FEW_ROWS * len(boxes)
         bounds = bound_rows(
-            self.chain, clauses.rows, boxes.lower, boxes.upper, numbers, phases=boxes.phases, attribute=True
+            self.chain,
+            clauses.rows,
+            boxes.lower,
+            boxes.upper,
+            numbers,
+            iterations=SLOPE_ITERATIONS if few else 0,
+            phases=boxes.phases,
+            attribute=True,
         )
         alive = boxes.alive & ~clauses.refuted(clauses.refuted_rows(bounds.lower))
         left = np.flatnonzero(alive.any(axis=1))
