@@ -36,6 +36,8 @@ docs: $(VENV)/.dev
 # Train the bundled policies again.
 policies: $(VENV)/.runtime
 	$(BIN)/python -m policyproof.zoo.warehouse_policies
+	$(BIN)/python -m policyproof.zoo.cruise_control_policies
+	$(BIN)/python -m policyproof.zoo.verticalcas_policies
 
 wheel: $(VENV)/.dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
