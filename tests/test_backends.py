@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -288,6 +289,44 @@ def test_a_real_witness_is_a_float(worker: Worker) -> None:
     assert answers.status[:, 0].tolist() == [UNKNOWN, UNKNOWN, POSSIBLE]
     assert "no float64 value of u" in answers.reasons[0]
     assert abs(3 * float(answers.witness[2, 0].view(np.float64)[0]) - 1) < 1e-9
+
+
+@lru_cache
+def _real_question(seed: int) -> tuple[Policy, list[Variable], Regions, Answers]:
+    """Boxes with two real variables, and what Z3 says about them."""
+    rng = np.random.default_rng(seed)
+    variables = [*(Variable(part, Domain("real", Fraction(-2), Fraction(2))) for part in "uv")]
+    variables.append(Variable("x", Domain("int", -3, 3)))
+    # The boxes have widths from 4 down to a millionth.
+    low = rng.uniform(-2, 1, (4, 2))
+    high = np.minimum(low + 4.0 * 10.0 ** -rng.integers(0, 7, (4, 1)), 2.0)
+    ends = [np.column_stack([end.view(np.int64), np.full(4, x)]) for end, x in ((low, -3), (high, 3))]
+    layers = (
+        Affine(rng.normal(size=(5, 3)), rng.normal(size=5)),
+        Activation("relu"),
+        Affine(rng.normal(size=(3, 5)), rng.normal(size=3)),
+    )
+    policy = Policy((Network(layers, 3),), tuple(item.expression for item in variables), labels=tuple("abc"))
+    u, v, x = (item.expression for item in variables)
+    regions = Regions(*ends, (u + v < x,), np.array([0, -1, 0, -1]))
+    with make_solver("z3", policy, variables) as backend:
+        return policy, variables, regions, backend.ask(regions)
+
+
+@pytest.mark.parametrize("name", ["milp", "scip", "marabou", "marabou-z3"])
+def test_agrees_with_z3_about_real_boxes(name: str, worker: Worker) -> None:
+    _needs(name)
+    status: Counter[int] = Counter()
+    for seed in range(8):
+        policy, variables, regions, exact = _real_question(seed)
+        found = make_solver(name, policy, variables, worker=worker).ask(regions)
+        assert not (exact.impossible & found.possible).any(), seed
+        assert not (exact.possible & found.impossible).any(), seed
+        assert found.arithmetic == "real"
+        status.update(found.status.ravel().tolist())
+    print({"impossible": status[IMPOSSIBLE], "possible": status[POSSIBLE], "unknown": status[UNKNOWN]})
+    assert min(status[IMPOSSIBLE], status[POSSIBLE]) >= 0.05 * status.total()
+    assert status[UNKNOWN] <= 0.01 * status.total()
 
 
 def _between_integers() -> tuple[Policy, list[Variable]]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Row:
     coefficients: tuple[float, ...]
     limit: float
     equal: bool = False
+    room: float = 0.0
+    """By how much the limit has been loosened."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,17 @@ class Program:
     def state_size(self) -> int:
         return len(self.units)
 
+    def firm(self) -> Program:
+        """The program with a lead of at least a margin, and conditions as much too tight as they were loose.
+
+        Its solutions are witnesses with room to spare; that it has none means nothing.
+        """
+        lower = list(self.lower)
+        if self.slack >= 0:
+            lower[self.slack] = 1.0
+        clauses = [[[_tightened(row) for row in part] for part in clause] for clause in self.clauses]
+        return replace(self, lower=lower, rows=[_tightened(row) for row in self.rows], clauses=clauses)
+
     def state_of(self, values: Sequence[float]) -> Floats:
         """The values of the state variables in a solution."""
         return np.array(values[: self.state_size]) * self.units + self.middles
@@ -112,6 +125,11 @@ class Program:
             ends = (factor * self.lower[column], factor * self.upper[column])
             low, high = low + min(ends), high + max(ends)
         return low, high
+
+
+def _tightened(row: Row) -> Row:
+    # Comparisons of whole numbers become what they were: these hold without room to spare.
+    return replace(row, limit=row.limit - (1 if row.room >= WHOLE_LOOSENING else 2) * row.room)
 
 
 @dataclass(frozen=True)
@@ -175,8 +193,8 @@ class ProgramBuilder:
             room = max(WHOLE_LOOSENING, loose) if comparison.whole else loose
             if comparison.relation == "=":
                 opposite = tuple(-value for value in coefficients)
-                rows.append(Row(columns, opposite, -limit + room))
-            rows.append(Row(columns, coefficients, limit + room))
+                rows.append(Row(columns, opposite, -limit + room, room=room))
+            rows.append(Row(columns, coefficients, limit + room, room=room))
         return rows
 
     # The network

@@ -91,7 +91,7 @@ class PiecewiseBackend(SolverBackend):
         """The state of the leaf's box that is nearest to some values, as `[1, variable]`."""
         return self.space.from_floats(values[None, :], leaf.lower, leaf.upper)
 
-    def _left_open(self, leaf: Leaf, program: Program) -> Decision | list[Leaf]:
+    def _left_open(self, leaf: Leaf, program: Program, solution: FloatSolution) -> Decision | list[Leaf]:
         """What becomes of a leaf whose solutions are not confirmed: a decision, or the halves to go on with."""
         states = self._states(leaf)
         if states <= self.enumerated:
@@ -100,12 +100,33 @@ class PiecewiseBackend(SolverBackend):
             widths = np.where(self._matters(leaf), self.space.widths(leaf.lower, leaf.upper), 0.0)
             lower, upper = self.space.halves(leaf.lower, leaf.upper, widths.argmax(axis=1))
             return [replace(leaf, lower=lower[part], upper=upper[part]) for part in (slice(0, 1), slice(1, 2))]
+        witness = self._firm_witness(leaf, program, solution)
+        if witness is not None:
+            return Decision(POSSIBLE, witness)
         if program.slack >= 0:
             firm = replace(program, lower=list(program.lower))
             firm.lower[program.slack] = 0.0
             if self._solve(firm).outcome == "unsat":
                 return Decision(IMPOSSIBLE, confirmed=False)
         return Decision(UNKNOWN, reason=WITHIN_TOLERANCE)
+
+    def _firm_witness(self, leaf: Leaf, program: Program, solution: FloatSolution) -> Integers | None:
+        """A witness with room to spare: anywhere, or with the integers of a solution."""
+        firm = program.firm()
+        attempts = [firm]
+        if solution.outcome == "sat":
+            ends = [list(firm.lower), list(firm.upper)]
+            for position in self.space.integers.tolist():
+                for end in ends:
+                    end[position] = float(round(solution.values[position]))
+            attempts.append(replace(firm, lower=ends[0], upper=ends[1]))
+        for attempt in attempts:
+            found = self._solve(attempt)
+            if found.outcome == "sat":
+                witness = self._confirm(leaf, self._nearest(leaf, program.state_of(found.values)))
+                if witness is not None:
+                    return witness
+        return None
 
     def _decide(self, leaf: Leaf) -> Decision:
         stack = [leaf]
@@ -135,7 +156,7 @@ class PiecewiseBackend(SolverBackend):
 
     def _go_on(self, leaf: Leaf, program: Program, solution: FloatSolution) -> Decision | list[Leaf]:
         """A leaf whose solution was not confirmed, or that the solver could not decide."""
-        further = self._left_open(leaf, program)
+        further = self._left_open(leaf, program, solution)
         if solution.outcome == "unknown" and isinstance(further, Decision) and further.status == UNKNOWN:
             return Decision(UNKNOWN, reason=solution.reason)
         return further
