@@ -64,4 +64,4 @@ def controllable_share(found: Controllable, *, samples: int = 200_000, seed: int
 
 def _nearest(grid: Floats, values: Floats) -> NDArray[np.int64]:
     place = np.rint((values - grid[0]) / (grid[1] - grid[0])).astype(np.int64)
-    return np.clip(place, 0, len(grid) - 1)
+    return np.asarray(np.clip(place, 0, len(grid) - 1))
