@@ -299,6 +299,12 @@ def test_the_path_of_a_value_is_found_even_where_it_lies_deep() -> None:
     assert document.path_of(root["automata"][1]) == "m.jani: $.automata[1]"
 
 
+@pytest.mark.parametrize("text", ["5", "[[]]", "{}"])
+def test_the_root_as_an_entry_has_the_path_of_the_root(text: str) -> None:
+    document = Document(parse(text), "m.jani")
+    assert document.path_of(document.whole, 0) == "m.jani: $"
+
+
 def test_a_very_long_path_is_cut_in_the_middle() -> None:
     steps: list[str | int] = [0] * 60_000
     text = format_path(["start", *steps, "end"])

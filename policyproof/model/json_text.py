@@ -61,7 +61,7 @@ class Document:
 
     def paths_of(self, places: Sequence[tuple[Json, str | int | None]]) -> list[str]:
         """The JSON paths of many places, found in one search."""
-        parents = _parents(self.root)
+        parents = _parents(self.root, {id(container) for container, _ in places})
         paths = []
         for container, key in places:
             steps: list[str | int] = []
@@ -84,15 +84,17 @@ def format_path(steps: list[str | int]) -> str:
     return "$" + "".join(parts)
 
 
-def _parents(root: Json) -> dict[int, tuple[Json, str | int]]:
-    """The owner of every object and array inside the root, and its place there, by identity."""
+def _parents(root: Json, wanted: set[int]) -> dict[int, tuple[Json, str | int]]:
+    """The owners of objects and arrays inside the root, and their places there, until all wanted ones are found."""
     parents: dict[int, tuple[Json, str | int]] = {}
-    stack = [root]
-    while stack:
+    missing = wanted - {id(root)}
+    stack = [root] if isinstance(root, (dict, list)) else []
+    while stack and missing:
         value = stack.pop()
-        for key, child in _entries(value):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(child, (dict, list)):
                 parents[id(child)] = (value, key)
+                missing.discard(id(child))
                 stack.append(child)
     return parents
 

@@ -45,6 +45,8 @@ _ENTRIES: dict[str, tuple[str, ...]] = {
 }
 """The entries of an operator that are expressions themselves, in the order of its arguments."""
 
+_Step = tuple[Json, str | int] | tuple[dict[str, Json], str, int] | Callable[[], None]
+
 
 class Machine:
     """One reading: the values so far, and a stack of what is still to be visited or done."""
@@ -56,8 +58,9 @@ class Machine:
         self.own_names: dict[str, Bound] = {}
         """A copy of the scope, made when a name is bound for the first time."""
         self.values: list[Value] = []
-        # An entry is the place of a node to visit, or a function that works on the topmost values.
-        self.stack: list[tuple[Json, str | int] | Callable[[], None]] = []
+        # An entry is the place of a node to visit; a node with its operator and the number of its
+        # arguments, which are the topmost values by then; or a function that works on these values.
+        self.stack: list[_Step] = []
 
     def run(self, container: Json, key: str | int) -> Value:
         stack, values = self.stack, self.values
@@ -66,6 +69,12 @@ class Machine:
             entry = stack.pop()
             if not isinstance(entry, tuple):
                 entry()
+                continue
+            if len(entry) == 3:
+                node, operator, count = entry
+                arguments = values[-count:]
+                del values[-count:]
+                values.append(self._apply(node, operator, arguments))
                 continue
             owner, place = entry
             node = owner[place]
@@ -103,7 +112,7 @@ class Machine:
         entries = _ENTRIES.get(operator)
         if entries is not None:
             self._check_entries(node, operator, entries)
-            self._combine(len(entries), lambda arguments: self._apply(node, operator, arguments))
+            self.stack.append((node, operator, len(entries)))
             self.stack.extend([(node, key) for key in reversed(entries)])
         elif operator == "av":
             self._list(node, "elements", ("elements",), lambda elements: self._array(node, elements))
@@ -174,7 +183,7 @@ class Machine:
         def bind(name: str) -> None:
             saved.append((name, self._bind(name, self.values.pop())))
 
-        steps: list[tuple[Json, str | int] | Callable[[], None]] = []
+        steps: list[_Step] = []
         for declaration in declarations:
             name = reader.get(declaration, "name", str)
             if "value" in declaration:
