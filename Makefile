@@ -33,11 +33,12 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict --quiet
 
-# Train the bundled policies again.
+# Train the bundled policies again; one alone: python -m policyproof.zoo.recipes NAME
 policies: $(VENV)/.runtime
 	$(BIN)/python -m policyproof.zoo.warehouse_policies
 	$(BIN)/python -m policyproof.zoo.cruise_control_policies
 	$(BIN)/python -m policyproof.zoo.verticalcas_policies
+	$(BIN)/python -m policyproof.zoo.recipes
 
 wheel: $(VENV)/.dev
 	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .

@@ -22,7 +22,7 @@ from policyproof.model.building import ModelBuilder
 from policyproof.model.source import LoadedModel
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("replay", "result", "simulation", "supports")
+NAMES = ("card", "replay", "result", "simulation", "supports")
 
 Json = Any
 

@@ -2,10 +2,10 @@
 
     python -m policyproof.zoo.recipes [--out FOLDER] [NAME ...]
 
-A name may be a pattern, 'blocksworld-4-*'; without any it makes all, in the order of this list.  A recipe is a benchmark, what the policy
-reads, the sizes of its layers, a seed, and a budget in updates; so the result does not depend on how
-fast the machine is.  The policies are named as the benchmark, then `aware` or `ignoring` (does the policy
-read the costs?) where there are costs, then the size of its layers.
+A name may be a pattern, 'blocksworld-4-*'; without any it makes all, in the order of this list.  A recipe
+is a benchmark, what the policy reads, the sizes of its layers, a seed, and a budget in updates; so the
+result does not depend on how fast the machine is.  The policies are named as the benchmark, then `aware`
+or `ignoring` (does the policy read the costs?) where there are costs, then the size of its layers.
 
 Shaping (a number that grows towards the goal) is what an expert would say in a line; the policies
 find the rest themselves.
@@ -15,21 +15,29 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from policyproof.engines.result import Progress
+from policyproof.engines.simulation import Simulator
 from policyproof.model.flat import flatten
 from policyproof.model.grammar import parse_expression
 from policyproof.model.json_text import Json
 from policyproof.model.properties import SafetyProperty
+from policyproof.model.source import LoadedModel
+from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
-from policyproof.training.card import Made, plain_settings, write_policy
+from policyproof.training.card import ROLLOUT_SEED, Made, plain_settings, write_policy
 from policyproof.training.deep_q import Settings, finish, train
-from policyproof.training.environments import Rewards, choose_inputs
+from policyproof.training.environments import Rewards, choose_inputs, start_condition
+from policyproof.training.rollouts import policy_of, roll_out
+from policyproof.training.viability import Grid, among_viable, viable
 from policyproof.zoo import registry
 from policyproof.zoo.registry import Parameter
 
@@ -37,6 +45,7 @@ FOLDER = Path(__file__).parent / "policies"
 COMMAND = "python -m policyproof.zoo.recipes"
 COSTS = ("cost_*", "step_cost")
 ROLLOUTS = 10_000
+SAMPLED_STARTS = 100_000
 
 HURRY = Rewards(step=-0.01, model=0.1)
 """Every step costs a little, so that nothing is gained by waiting; the models' own costs are of that order."""
@@ -53,6 +62,8 @@ class Recipe:
     ignores: tuple[str, ...] = ()
     shaping: str | None = None
     remarks: tuple[str, ...] = ()
+    grid: Grid | None = None
+    """Where not every start state can be saved: the grid on which it is computed which ones can."""
 
 
 def tower(blocks: int) -> str:
@@ -67,17 +78,35 @@ def _costs(benchmark: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield f"{benchmark}-ignoring", COSTS
 
 
-def _blocksworld() -> Iterator[Recipe]:
-    budgets = {4: {16: 10_000, 32: 10_000, 64: 10_000}, 6: {16: 40_000, 32: 25_000, 64: 20_000}}
-    for blocks, sizes in budgets.items():
-        benchmark = f"blocksworld-{blocks}"
-        for name, ignores in _costs(benchmark):
-            for width, updates in sizes.items():
-                settings = Settings(hidden=(width, width), updates=updates, rewards=HURRY)
-                yield Recipe(f"{name}-{width}", benchmark, settings, ignores=ignores, shaping=tower(blocks))
+def _blocksworld(blocks: int, budgets: Mapping[int, int]) -> Iterator[Recipe]:
+    benchmark = f"blocksworld-{blocks}"
+    for name, ignores in _costs(benchmark):
+        for width, updates in budgets.items():
+            settings = Settings(hidden=(width, width), updates=updates, rewards=HURRY)
+            yield Recipe(f"{name}-{width}", benchmark, settings, ignores=ignores, shaping=tower(blocks))
 
 
-RECIPES: tuple[Recipe, ...] = (*_blocksworld(),)
+def _racetrack(benchmark: str, budgets: Mapping[int, int]) -> Iterator[Recipe]:
+    for width, updates in budgets.items():
+        settings = Settings(hidden=(width, width), updates=updates, rewards=HURRY)
+        yield Recipe(f"{benchmark}-{width}", benchmark, settings)
+
+
+def _continuous() -> Iterator[Recipe]:
+    settings = Settings(hidden=(64, 64, 64), discount=0.99, maximal_steps=200)
+    yield Recipe("cartpole-64", "cartpole", replace(settings, updates=6000))
+    limit = math.pi / 4
+    grid = Grid(("angle", "angular_velocity"), (-limit, -3.0), (limit, 3.0), (801, 1601))
+    yield Recipe("pendulum-64", "pendulum", replace(settings, updates=20_000), grid=grid)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    *_blocksworld(4, {16: 6000, 32: 6000, 64: 6000}),
+    *_racetrack("racetrack-barto-small", {16: 20_000, 32: 12_000, 64: 10_000}),
+    *_blocksworld(6, {16: 40_000, 32: 25_000, 64: 20_000}),
+    *_continuous(),
+    *_blocksworld(8, {16: 80_000, 32: 40_000, 64: 30_000}),
+)  # fmt: skip
 
 
 def find(pattern: str) -> list[Recipe]:
@@ -86,6 +115,49 @@ def find(pattern: str) -> list[Recipe]:
     if not found:
         raise InvalidInput(f"no recipe matches {pattern!r}; there are: {', '.join(item.name for item in RECIPES)}")
     return found
+
+
+def controllable(model: LoadedModel, prop: SafetyProperty, grid: Grid, *, steps: int) -> tuple[float, float]:
+    """Between which shares of the start states some controller could stay safe."""
+    flat = flatten(model.model)
+    random = np.random.default_rng(0)
+    states = Simulator(flat).sample_starts(start_condition(flat, prop), SAMPLED_STARTS, random, Budget())
+    columns = [flat.names.index(name) for name in grid.variables]
+    values = np.ascontiguousarray(states[:, columns]).view(np.float64)
+    least, most = (
+        float(
+            among_viable(
+                grid, viable(flat, prop, grid, steps=steps, cautious=cautious), values, cautious=cautious
+            ).mean()
+        )
+        for cautious in (True, False)
+    )
+    return least, most
+
+
+def _remark(grid: Grid, shares: tuple[float, float], safe: float) -> str:
+    """How good the policy is where somebody could be good."""
+    least, most = shares
+    return (
+        f"In {100 * least:.1f} to {100 * most:.1f} % of the start states some controller avoids failure (dynamic "
+        f"programming on {' x '.join(map(str, grid.points))} points); this policy does so in {100 * safe:.1f} % "
+        f"of all, which is {100 * safe / most:.1f} to {100 * min(1.0, safe / least):.1f} % of those."
+    )
+
+
+def is_made(card: Path) -> bool:
+    """Is this the card of a policy that a recipe makes?"""
+    return any(card.name == f"{recipe.name}.card.json" for recipe in RECIPES)
+
+
+def settings_on_card(recipe: Recipe) -> dict[str, Json]:
+    """What a card says of the recipe."""
+    return {
+        **plain_settings(recipe.settings),
+        "shaping": recipe.shaping,
+        "benchmark": recipe.benchmark,
+        "parameters": {name: str(value) for name, value in recipe.parameters.items()},
+    }
 
 
 def make(recipe: Recipe, folder: Path, on_progress: Callable[[Progress], object] | None = None) -> dict[str, Json]:
@@ -98,16 +170,18 @@ def make(recipe: Recipe, folder: Path, on_progress: Callable[[Progress], object]
     potential = None if recipe.shaping is None else parse_expression(recipe.shaping, model.model)
     settings = recipe.settings
     trained = finish(train(flat, prop, reads=reads, settings=settings, potential=potential), on_progress)
-    kept = {
-        **plain_settings(settings), "shaping": recipe.shaping, "benchmark": recipe.benchmark,
-        "parameters": {name: str(value) for name, value in recipe.parameters.items()},
-    }  # fmt: skip
-    made = Made(
-        trained.network, reads, "deep q-learning", f"{COMMAND} {recipe.name}", settings.seed, kept, trained.curve
-    )
+    command = f"{COMMAND} {recipe.name}"
+    on_card = settings_on_card(recipe)
+    made = Made(trained.network, reads, "deep q-learning", command, settings.seed, on_card, trained.curve)
+    remarks = list(recipe.remarks)
+    if recipe.grid is not None:
+        policy = policy_of(flat, reads, trained.network, filter=settings.filter)
+        steps = settings.maximal_steps
+        rates = roll_out(flat, prop, policy, rollouts=ROLLOUTS, maximal_steps=steps, seed=ROLLOUT_SEED).rates
+        remarks.append(_remark(recipe.grid, controllable(model, prop, recipe.grid, steps=steps), 1.0 - rates.failure))
     return write_policy(
         folder / recipe.name, made, model, flat, prop,
-        filter=settings.filter, rollouts=ROLLOUTS, maximal_steps=settings.maximal_steps, remarks=recipe.remarks,
+        filter=settings.filter, rollouts=ROLLOUTS, maximal_steps=settings.maximal_steps, remarks=remarks,
     )  # fmt: skip
 
 
