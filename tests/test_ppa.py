@@ -1,0 +1,167 @@
+"""The policy predicate abstraction against its definition, on random systems and on published models."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policyproof.engines.ppa.predicates import make_predicates
+from policyproof.engines.ppa.search import PpaSearch, abstract
+from policyproof.engines.question import safety_question
+from policyproof.engines.result import drive
+from policyproof.model.building import ModelBuilder, between
+from policyproof.model.flat import flatten
+from policyproof.model.source import load_model
+from policyproof.policy.load import load_policy
+from policyproof.run.budget import Budget
+from policyproof.run.errors import InvalidInput, UnsupportedFeature
+from tests.support.naive_abstraction import AbstractState, naive_abstraction, random_predicates
+from tests.support.random_models import RandomSystem, random_system
+
+FIRST_SEED = int(os.environ.get("POLICYPROOF_SEED", "0"))
+
+
+def found_by(search: PpaSearch, locations: list[list[str]]) -> list[AbstractState]:
+    """The abstract states of a search in the words of the naive twin."""
+    graph = search.graph
+    truths = graph.truths(np.arange(graph.states.count))
+    given = graph.predicates.given
+    states: list[AbstractState] = []
+    for row in truths.tolist():
+        places, position = [], given
+        for names in locations:
+            # The atoms `location <= k`: the first that holds says where.
+            flags = row[position : position + len(names) - 1]
+            places.append(names[flags.index(True) if True in flags else len(names) - 1])
+            position += len(names) - 1
+        states.append((tuple(row[:given]), tuple(places)))
+    return states
+
+
+def check(system: RandomSystem, shares: Counter[str]) -> None:
+    rng = random.Random(system.seed)
+    predicates = random_predicates(system, rng)
+    flat = flatten(system.model.model)
+    atoms = make_predicates(flat, predicates)
+    expected = naive_abstraction(system, atoms.atoms[: atoms.given])
+    if expected.undefined_unsafe or not expected.start:
+        shares["unusable"] += 1
+        return
+    question = safety_question(system.model.model, system.question, system.policy, flat=flat)
+    search = PpaSearch(question, predicates, Budget())
+    for _ in search.run():
+        pass
+    graph = search.graph
+    names = [[location.name for location in part.locations] for part in system.model.model.automata]
+    states = found_by(search, names)
+    labels = [None if label < 0 else flat.labels[label] for _, label, _ in graph.transitions]
+    transitions = {
+        (states[source], label, states[target])
+        for (source, _, target), label in zip(graph.transitions, labels, strict=True)
+    }
+    where = f"seed {system.seed}"
+    assert {states[number] for number in graph.start.tolist()} == expected.start, where
+    assert set(states) == expected.states, where
+    assert transitions == expected.transitions, where
+    assert {states[number] for number in graph.unsafe} == expected.unsafe, where
+    assert graph.undecided == 0, where
+    result = drive(abstract(question, predicates, Budget()))
+    assert result.starts is not None
+    assert result.starts.safe == len(expected.safe_starts), where
+    assert result.verdict == ("holds" if expected.start == expected.safe_starts else "unknown"), where
+    shares["systems"] += 1
+    shares[result.verdict] += 1
+    shares["filtered"] += system.policy is not None and system.policy.filter
+    shares["relations"] += search.expansion.counts.tests.get("policy_transition_tests", 0) > 0
+    shares["several abstract states"] += len(states) > 2
+    shares["unsafe reached"] += bool(graph.unsafe)
+
+
+def report(shares: Counter[str]) -> None:
+    total = shares["systems"]
+    names = ("holds", "unknown", "filtered", "relations", "several abstract states", "unsafe reached")
+    print(f"\n{total} random systems: " + ", ".join(f"{name} {shares[name] / total:.0%}" for name in names))
+    assert shares["unusable"] <= 0.2 * total
+    assert min(shares[name] for name in names) >= 0.05 * total
+
+
+def test_random_abstractions_are_those_of_the_definition() -> None:
+    shares: Counter[str] = Counter()
+    for seed in range(FIRST_SEED, FIRST_SEED + 60):
+        check(random_system(seed), shares)
+    report(shares)
+
+
+@pytest.mark.slow
+def test_five_hundred_random_abstractions() -> None:
+    shares: Counter[str] = Counter()
+    for seed in range(20_000, 20_560):
+        check(random_system(seed), shares)
+    assert shares["systems"] >= 500
+    report(shares)
+
+
+def test_a_published_abstraction() -> None:
+    """6 Blocks with PlaJA's predicates: the numbers that its own tests assert."""
+    folder = os.environ.get("POLICYPROOF_PEER_DATA")
+    if not folder:
+        pytest.skip("POLICYPROOF_PEER_DATA is not set: no published model to abstract")
+    blocks = Path(folder, "plaja", "blocks6")
+    model = load_model(blocks / "blocksworld_6_5.jani", properties=blocks / "properties.jani")
+    prop = model.property(model.preferred[0])
+    policy = load_policy(prop.policy_file, model)
+    result = drive(abstract(safety_question(model.model, prop, policy), prop.predicates, Budget()))
+    names = ("predicates", "abstract_start_states", "abstract_states", "transition_pairs", "operator_transitions")
+    assert [result.statistics[name] for name in names] == [49, 202, 349, 738, 778]
+    assert result.statistics["abstract_unsafe_states"] == 0
+    assert result.verdict == "holds"
+
+
+def test_predicates_are_atoms_each_once() -> None:
+    builder = ModelBuilder("atoms")
+    x, b = builder.integer("x", 0, 9, initial=0), builder.boolean("b", initial=False)
+    builder.edge("go", update={x: x + 1})
+    flat = flatten(builder.build().model)
+    predicates = make_predicates(flat, [(x > 3) & ~(b | (x > 3)), x.equals(7), b.equals(x < 2)])
+    assert [str(atom) for atom in predicates.atoms] == ["x > 3", "b", "x = 7", "x < 2"]
+    with pytest.raises(InvalidInput, match="must be a condition"):
+        make_predicates(flat, [x + 1])
+
+
+def test_many_predicates_take_several_words() -> None:
+    builder = ModelBuilder("wide")
+    x = builder.integer("x", 0, 200, initial=0)
+    builder.edge("go", guard=x < 150, update={x: between(x + 1, x + 2)})
+    model = builder.build(builder.safety("far", unsafe=x > 160))
+    question = safety_question(model.model, model.property("far"), None)
+    result = drive(abstract(question, [x >= number for number in range(1, 200)], Budget()))
+    assert result.verdict == "holds"
+    assert result.statistics["abstract_states"] == 152
+    # From every value up to 149 to the next two.
+    assert result.statistics["transitions"] == 300
+
+
+def test_coarse_predicates_prove_nothing_and_a_budget_ends_with_what_is_known() -> None:
+    builder = ModelBuilder("counters")
+    x, y = builder.integer("x", 0, 50), builder.integer("y", 0, 50)
+    builder.edge("go", guard=y < 50, update={x: x, y: y + 1})
+    model = builder.build(builder.safety("x", unsafe=x > 40, start="x <= 30 & y = 0"))
+    question = safety_question(model.model, model.property("x"), None)
+    coarse = drive(abstract(question, [x > 35, y > 10], Budget()))
+    assert coarse.verdict == "holds"
+    blind = drive(abstract(question, [y > 10], Budget()))
+    assert blind.verdict == "unknown"
+    assert "too coarse" in blind.reason
+    budget = Budget()
+    budget.cancelled.set()
+    stopped = drive(abstract(question, [x > 35], budget))
+    assert stopped.verdict == "unknown"
+    assert stopped.reason == "interrupted"
+    bounded = safety_question(model.model, model.property("AG<=3 x < 40"), None)
+    with pytest.raises(UnsupportedFeature, match="bounded number of steps"):
+        drive(abstract(bounded, [x > 35], Budget()))
