@@ -17,21 +17,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policyproof.engines.simulation import Simulation, Simulator, simulate
 from policyproof.model.flat import flatten
-from policyproof.model.json_text import Json, dumps
+from policyproof.model.json_text import Json
 from policyproof.model.properties import SafetyProperty
-from policyproof.policy.formats import write_onnx
-from policyproof.policy.interface import SCHEMA
 from policyproof.policy.network import Network
-from policyproof.policy.policy import Policy
-from policyproof.run.files import write_atomically
+from policyproof.training.card import Made, write_policy
 from policyproof.training.imitation import fit
 from policyproof.zoo.cruise_control import CHANGES, cruise_control
 
@@ -40,7 +35,7 @@ COMMAND = "python -m policyproof.zoo.cruise_control_policies"
 INPUTS = ("gap", "own", "lead")
 LONGEST, FASTEST = 40, 6
 HIDDEN = (16, 16)
-ROLLOUTS, STEPS, ROLLOUT_SEED = 10_000, 200, 0
+STEPS = 200
 
 Integers = NDArray[np.int64]
 
@@ -107,45 +102,16 @@ def train(recipe: Recipe) -> tuple[Network, float]:
     return network, float(correct[np.arange(len(table)), chosen].mean())
 
 
-def crash_rate(network: Network, *, rollouts: int = ROLLOUTS) -> float:
-    """The share of random runs of 200 steps that end in a crash."""
-    model = cruise_control(longest=LONGEST, fastest=FASTEST)
-    prop = model.property()
-    assert isinstance(prop, SafetyProperty) and prop.unsafe is not None
-    flat = flatten(model.model)
-    inputs = tuple(model.model.variable_by_name[name].expression for name in INPUTS)
-    simulator = Simulator(flat, Policy((network,), inputs, tuple(CHANGES)))
-    *_, last = simulate(
-        simulator, flat.initial, unsafe=prop.unsafe, rollouts=rollouts, maximal_steps=STEPS, seed=ROLLOUT_SEED
-    )
-    assert isinstance(last, Simulation)
-    return last.failure / last.rollouts
-
-
 def write(recipe: Recipe, folder: Path) -> None:
     """Write the network, its interface and its card."""
-    folder.mkdir(parents=True, exist_ok=True)
     network, agreement = train(recipe)
-    write_onnx(network, folder / f"{recipe.name}.onnx")
-    interface: dict[str, Json] = {
-        "schema": SCHEMA,
-        "network": f"{recipe.name}.onnx",
-        "inputs": [{"variable": name} for name in INPUTS],
-        "labels": list(CHANGES),
-        "filter": False,
-    }
-    write_atomically(folder / f"{recipe.name}.json", dumps(interface, indent=2) + "\n")
-    card: dict[str, Json] = {
-        "benchmark": "cruise-control",
-        "command": COMMAND,
-        "seed": recipe.seed,
-        "hidden": list(HIDDEN),
-        "agreement_with_its_rule": Fraction(f"{agreement:.5f}"),
-        "rollouts": ROLLOUTS,
-        "steps": STEPS,
-        "crash_rate": Fraction(f"{crash_rate(network):.5f}"),
-    }
-    write_atomically(folder / f"{recipe.name}.card.json", dumps(card, indent=2) + "\n")
+    model = cruise_control(longest=LONGEST, fastest=FASTEST)
+    prop = model.property()
+    assert isinstance(prop, SafetyProperty)
+    settings: dict[str, Json] = {"hidden": list(HIDDEN), "epochs": recipe.epochs, "lead_brakes": recipe.lead_brakes}
+    made = Made(network, INPUTS, "imitation", COMMAND, recipe.seed, settings)
+    remark = f"follows its rule in {100 * agreement:.2f} % of the states"
+    write_policy(folder / recipe.name, made, model, flatten(model.model), prop, maximal_steps=STEPS, remarks=[remark])
 
 
 if __name__ == "__main__":
