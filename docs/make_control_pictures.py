@@ -16,11 +16,13 @@ import policyproof as pp
 from docs.make_picture import BAD, FAINT, GOOD, INK, PERSON, ROBOT, text
 from policyproof.engines.simulation import Simulator
 from policyproof.model.flat import flatten
+from policyproof.model.properties import SafetyProperty
 from policyproof.model.source import LoadedModel
+from policyproof.training.viability import Grid, among_viable, viable
 from policyproof.zoo.cartpole import cartpole
 from policyproof.zoo.cruise_control import CHANGES, cruise_control
 from policyproof.zoo.cruise_control_policies import FOLDER as CRUISE
-from policyproof.zoo.pendulum_control import controllable
+from policyproof.zoo.pendulum import pendulum
 from policyproof.zoo.verticalcas import LABELS, verticalcas
 from policyproof.zoo.verticalcas_policies import FOLDER as VERTICAL
 
@@ -181,11 +183,16 @@ def vertical_picture() -> str:
 
 def pendulum_picture() -> str:
     left, top, side, points = 80, 60, 400, 100
-    found = controllable()
+    model = pendulum()
+    prop = model.property()
+    assert isinstance(prop, SafetyProperty)
+    grid = Grid(("angle", "angular_velocity"), (-np.pi / 4, -4.0), (np.pi / 4, 4.0), (601, 601))
+    known = viable(flatten(model.model), prop, grid, steps=200, cautious=False)
     angles = (np.arange(points) + 0.5) / points * np.pi / 2 - np.pi / 4
     velocities = 1 - (np.arange(points) + 0.5) / points * 2
     angle, velocity = (part.ravel() for part in np.meshgrid(angles, velocities))
-    table = found(angle, velocity).reshape(points, points).astype(int)
+    found = among_viable(grid, known, np.stack([angle, velocity], axis=1), cautious=False)
+    table = found.reshape(points, points).astype(int)
     parts = [
         text(24, 32, "From where can the pole be kept up?", size=18, style='font-weight="700"'),
         box(left, top, side, side, "#fbe4e1"),
