@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from policyproof.engines.result import Progress, Result, Run, drive
 from policyproof.evidence.trace import Trace, write_number
 from policyproof.model.automata import Model
+from policyproof.model.expressions import Expression
 from policyproof.model.json_text import Json
 from policyproof.model.properties import Property, SafetyProperty
 from policyproof.model.source import LoadedModel, from_model
@@ -29,7 +30,7 @@ from policyproof.run.budget import DEFAULT_MEMORY_MEGABYTES, Budget
 from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 from policyproof.version import __version__
 
-ENGINES = ("auto", "explicit")
+ENGINES = ("auto", "explicit", "ppa")
 RESULT_SCHEMA = "policyproof-result-1"
 
 
@@ -160,6 +161,7 @@ def verify(
     all_starts: bool = False,
     stop_at_goal: bool = False,
     slicing: bool = True,
+    predicates: Sequence[Expression] | None = None,
     seed: int = 0,
     budget: Budget | None = None,
     on_progress: Callable[[Progress], object] | None = None,
@@ -169,7 +171,8 @@ def verify(
     Without a policy the property is asked of the environment with all its labels.  `include_initial`
     says whether the model's initial states belong to the start set beside the property's own start
     condition (default: as the property says); `all_starts` asks for a verdict on every start state;
-    `stop_at_goal` ends an episode in a goal state.
+    `stop_at_goal` ends an episode in a goal state; `predicates` are those of the engine `ppa` (default:
+    those that the property names).
     """
     loaded = model if isinstance(model, LoadedModel) else from_model(model)
     if engine not in ENGINES:
@@ -179,16 +182,19 @@ def verify(
         policy = load_policy(prop.policy_file, loaded.model)
     started = time.monotonic()
     budget = budget or Budget(timeout, memory)
-    run = _explicit(
-        loaded.model,
-        prop,
-        policy,
-        budget,
-        include_initial=include_initial,
-        all_starts=all_starts,
-        stop_at_goal=stop_at_goal,
-        slicing=slicing,
-    )
+    if engine == "ppa":
+        run = _ppa(loaded.model, prop, policy, budget, predicates, include_initial=include_initial, seed=seed)
+    else:
+        run = _explicit(
+            loaded.model,
+            prop,
+            policy,
+            budget,
+            include_initial=include_initial,
+            all_starts=all_starts,
+            stop_at_goal=stop_at_goal,
+            slicing=slicing,
+        )
     result = drive(run, on_progress)
     options: dict[str, Json] = {"seed": seed, "engine": engine}
     if isinstance(prop, SafetyProperty):
@@ -197,6 +203,28 @@ def verify(
     if policy is not None:
         options["filter"] = policy.filter
     return Answer(result, loaded, prop, policy, time.monotonic() - started, options)
+
+
+def _ppa(
+    model: Model,
+    prop: Property,
+    policy: Policy | None,
+    budget: Budget,
+    predicates: Sequence[Expression] | None,
+    *,
+    include_initial: bool | None,
+    seed: int,
+) -> Run:
+    """Predicate abstraction, with the property's own predicates unless others are given."""
+    from policyproof.engines.ppa.search import abstract
+    from policyproof.engines.question import safety_question
+
+    if predicates is None:
+        predicates = prop.predicates if isinstance(prop, SafetyProperty) else None
+    if predicates is None:
+        raise InvalidInput("the engine ppa needs predicates, and the property names none: give a file (--predicates)")
+    question = safety_question(model, prop, policy, include_initial=include_initial)
+    return (yield from abstract(question, predicates, budget, seed=seed))
 
 
 def _explicit(model: Model, prop: Property, policy: Policy | None, budget: Budget, **options: Any) -> Run:

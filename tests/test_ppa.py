@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from policyproof.cli import run
 from policyproof.engines.ppa.predicates import make_predicates
 from policyproof.engines.ppa.search import PpaSearch, abstract
 from policyproof.engines.question import safety_question
@@ -165,3 +167,43 @@ def test_coarse_predicates_prove_nothing_and_a_budget_ends_with_what_is_known() 
     bounded = safety_question(model.model, model.property("AG<=3 x < 40"), None)
     with pytest.raises(UnsupportedFeature, match="bounded number of steps"):
         drive(abstract(bounded, [x > 35], Budget()))
+
+
+# The command line
+
+
+def _pump(folder: Path) -> str:
+    builder = ModelBuilder("pump")
+    level = builder.integer("level", 0, 50)
+    builder.edge("hold", guard=level < 40, update={level: level + 1})
+    builder.build(builder.safety("full", unsafe="level > 45", start="level < 5")).save(folder / "pump.jani")
+    return str(folder / "pump.jani")
+
+
+def test_predicates_come_from_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _pump(tmp_path)
+    text, array = tmp_path / "predicates.txt", tmp_path / "predicates.json"
+    text.write_text("# a comment\n\nlevel > 40\nlevel > 45 | level < 3\n", encoding="utf-8")
+    array.write_text('[{"op": ">", "left": "level", "right": 40}]', encoding="utf-8")
+    for file, count in ((text, 3), (array, 1)):
+        assert run(["verify", model, "--engine", "ppa", "--predicates", str(file), "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert (answer["verdict"], answer["engine"], answer["statistics"]["predicates"]) == ("holds", "ppa", count)
+    assert run(["verify", model, "--engine", "ppa", "--predicates", "none", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["verdict"] == "unknown"
+
+
+def test_what_is_wrong_with_predicates_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _pump(tmp_path)
+    file = tmp_path / "predicates.txt"
+    for content, message in (
+        ("level > 40\nlevle > 3\n", "predicates.txt: line 2: "),
+        ("level + 1\n", "line 1: expected a condition"),
+    ):
+        file.write_text(content, encoding="utf-8")
+        assert run(["verify", model, "--engine", "ppa", "--predicates", str(file)]) == 2
+        assert message in capsys.readouterr().err
+    assert run(["verify", model, "--engine", "ppa", "--predicates", str(tmp_path / "none.json")]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert run(["verify", model, "--engine", "ppa"]) == 2
+    assert "needs predicates" in capsys.readouterr().err

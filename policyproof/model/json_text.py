@@ -109,14 +109,19 @@ def _entries(value: Json) -> Iterator[tuple[str | int, Json]]:
 def read_file(path: str | Path) -> Document:
     """Parse the JSON file at `path`."""
     path = Path(path)
+    return Document(parse(read_text(path), str(path)), str(path), path.parent)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file."""
+    path = Path(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise InvalidInput("no such file", where=str(path)) from None
     except (OSError, ValueError) as error:
         # ValueError: the content is no UTF-8, or the path is none that a file can have.
         raise InvalidInput(f"cannot be read: {error}", where=str(path)) from None
-    return Document(parse(text, str(path)), str(path), path.parent)
 
 
 def parse(text: str, name: str = "JSON text") -> Json:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from policyproof.model.automata import Exact, Model
-from policyproof.model.grammar import parse_property
-from policyproof.model.jani.model import read_model
-from policyproof.model.jani.properties import PropertyEntry, read_property_entries
+from policyproof.model.expressions import Expression
+from policyproof.model.grammar import parse_condition, parse_property
+from policyproof.model.jani.model import JaniModel, read_model
+from policyproof.model.jani.properties import PropertyEntry, read_predicates, read_property_entries
 from policyproof.model.jani.write import write_model
-from policyproof.model.json_text import dumps
+from policyproof.model.json_text import dumps, read_text
 from policyproof.model.properties import Property
 from policyproof.run.errors import InvalidInput
 from policyproof.run.files import write_atomically
@@ -27,6 +28,23 @@ class LoadedModel:
     preferred: tuple[str, ...] = field(default_factory=tuple)
     """The names of the properties that came with `properties=FILE`: one of them is meant if it is alone."""
     path: Path | None = None
+    jani: JaniModel | None = None
+    """What was read, for further files that speak of it."""
+
+    def predicates(self, path: str | Path) -> tuple[Expression, ...]:
+        """The predicates of a file: a JSON array of JANI conditions, or one condition as text in every line."""
+        if Path(path).suffix in (".json", ".jani"):
+            if self.jani is None:
+                raise InvalidInput("predicates as JSON need a model that was read from a file", where=str(path))
+            return read_predicates(self.jani, path)
+        found = []
+        for number, line in enumerate(read_text(path).splitlines(), 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                try:
+                    found.append(parse_condition(line, self.model))
+                except InvalidInput as error:
+                    raise InvalidInput(str(error), where=f"{path}: line {number}") from None
+        return tuple(found)
 
     @property
     def property_names(self) -> tuple[str, ...]:
@@ -78,7 +96,7 @@ def load_model(
     jani = read_model(path, constants)
     entries = read_property_entries(jani, properties)
     own = len(jani.raw_properties)
-    return LoadedModel(jani.model, tuple(entries), tuple(entry.name for entry in entries[own:]), Path(path))
+    return LoadedModel(jani.model, tuple(entries), tuple(entry.name for entry in entries[own:]), Path(path), jani)
 
 
 def from_model(model: Model, properties: Sequence[Property] = ()) -> LoadedModel:

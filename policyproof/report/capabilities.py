@@ -73,7 +73,9 @@ def _property(loaded: LoadedModel, name: str, index: int) -> dict[str, Any]:
 def engines_for(prop: Property) -> list[str]:
     """The engines that answer a property of this form."""
     if isinstance(prop, SafetyProperty):
-        return ["explicit"] if prop.unsafe is not None else []
+        if prop.unsafe is None:
+            return []
+        return ["explicit"] if prop.predicates is None else ["explicit", "ppa"]
     if asks_for_safety(prop):
         return ["explicit"]
     temporal = (Atom, Deadlock, Initial, Not, Junction, Quantified)

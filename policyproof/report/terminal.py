@@ -100,18 +100,21 @@ def show_unfinished(answer: Unfinished) -> None:
 
 def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
     """The numbers that a person wants first; all of them are in the JSON."""
-    shown = {"states": format_number(statistics.get("states", 0))}
-    if "transitions" in statistics:
-        shown["transitions"] = format_number(statistics["transitions"])
-    if "start_states" in statistics:
-        parts = [
-            f"{format_number(statistics[f'start_states_{kind}'])} {kind}"
-            for kind in ("safe", "unsafe", "open")
-            if statistics.get(f"start_states_{kind}")
-        ]
-        total = format_number(statistics["start_states"])
-        shown["start states"] = f"{total} ({', '.join(parts)})" if parts else total
-    for name in ("unsafe_states", "goal_states", "stuck_states", "deadlock_states", "ties"):
+    shown = {}
+    for name in ("predicates", "states", "abstract_states", "transitions"):
+        if name in statistics:
+            shown[name.replace("_", " ")] = format_number(statistics[name])
+    for name in ("start_states", "abstract_start_states"):
+        if name in statistics:
+            parts = [
+                f"{format_number(statistics[f'{name}_{kind}'])} {kind}"
+                for kind in ("safe", "unsafe", "open")
+                if statistics.get(f"{name}_{kind}")
+            ]
+            total = format_number(statistics[name])
+            shown[name.replace("_", " ")] = f"{total} ({', '.join(parts)})" if parts else total
+    more = ("unsafe_states", "abstract_unsafe_states", "undecided_transitions", "goal_states", "stuck_states")
+    for name in (*more, "deadlock_states", "ties"):
         if statistics.get(name):
             shown[name.replace("_", " ")] = format_number(statistics[name])
     return shown

@@ -62,7 +62,7 @@ class _Candidates:
     operator: int = -1
 
     def select(self, rows: Integers | Truths) -> _Candidates:
-        chosen = np.flatnonzero(rows) if np.asarray(rows).dtype == np.bool_ else np.asarray(rows)
+        chosen: Integers = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
         return _Candidates(self.areas.select(chosen), self.row[chosen], self.values[chosen], self.operator)
 
 
@@ -194,7 +194,7 @@ class Expansion:
                 settled = np.where(certain, 1, np.where(maybe, -1, 0))
                 current.values = np.where(current.values < 0, settled, current.values).astype(np.int8)
             open_ = current.values < 0
-            done = ~open_.any(axis=1)
+            done = np.asarray(~open_.any(axis=1))
             complete.append(current.select(done))
             current = current.select(~done)
             if not len(current.row):

@@ -46,7 +46,7 @@ class Areas:
         self.lower[rows], self.upper[rows] = lower, upper
         for row in rows[status == UNDECIDED].tolist():
             self.pending[row] = self.pending[row] | {expression}
-        return rows[status != FALSE]
+        return np.asarray(rows[status != FALSE])
 
     def regions(self, rows: Integers) -> Regions:
         """Some rows as the oracle's regions."""

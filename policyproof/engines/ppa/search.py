@@ -173,13 +173,14 @@ def _result(search: PpaSearch, reason: str, doubtful: set[int], *, finished: boo
     open_starts = sum(number in doubtful for number in starts)
     statistics = search.statistics()
     statistics["abstract_start_states_safe"] = len(starts) - open_starts
+    statistics["abstract_start_states_open"] = open_starts
     verdicts = StartVerdicts(safe=len(starts) - open_starts, unsafe=0, open=open_starts)
     if not finished:
         return Result("unknown", reason, "ppa", statistics, starts=verdicts)
     if not graph.unsafe:
         return Result("holds", "no abstract unsafe state is reachable", "ppa", statistics, starts=verdicts)
     text = (
-        "the abstraction reaches an unsafe state: the policy may be unsafe, or these predicates too coarse"
+        "the abstraction reaches an unsafe state: it may really be unsafe, or the predicates are too coarse"
         if open_starts
         else "no abstract start state reaches an unsafe state"
     )

@@ -57,6 +57,13 @@ def read_property_entries(jani: JaniModel, additional: str | Path | None = None)
     return entries
 
 
+def read_predicates(jani: JaniModel, path: str | Path) -> tuple[Expression, ...]:
+    """The predicates of a file: a JSON array of conditions, as PlaJA writes them."""
+    document = read_file(path)
+    reader = _PropertyReader(jani, document, {}, [])
+    return reader.predicates()
+
+
 def _entries(jani: JaniModel, document: Document, items: list[Json], labels: list[Json]) -> list[PropertyEntry]:
     entries = []
     for position, item in enumerate(items):
@@ -93,6 +100,13 @@ class _PropertyReader:
         if result is None:
             raise InvalidInput("cannot be read", where=reader.path(self.item, "expression"))
         return result
+
+    def predicates(self) -> tuple[Expression, ...]:
+        """The whole document as an array of conditions."""
+        self._enter(self.origin)
+        found = self._predicates(self.document.whole, 0)
+        self.reader.finish()
+        return found
 
     def _enter(self, document: Document) -> None:
         self.document = document
