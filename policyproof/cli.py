@@ -23,6 +23,7 @@ from policyproof.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from policyproof.model.expressions import Expression
     from policyproof.model.source import LoadedModel
     from policyproof.policy.policy import Policy
 
@@ -195,6 +196,13 @@ def _load_policy(
     return load_policy(file, model, filter=filter_option, vecnormalize=vecnormalize)
 
 
+def _predicates(model: LoadedModel, given: str | None) -> tuple[Expression, ...] | None:
+    """The predicates of a file; `none` means no predicates at all, nothing means those of the property."""
+    if given is None:
+        return None
+    return () if given == "none" else model.predicates(given)
+
+
 def _include_initial(choice: str) -> bool | None:
     choices = {"include": True, "exclude": False, "property": None}
     if choice not in choices:
@@ -209,7 +217,9 @@ def verify(
     properties: PropertiesFile = None,
     property_: PropertyText = None,
     const: Constants = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="auto|explicit", help="Which engine answers.")] = "auto",
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="auto|explicit|ppa", help="Which engine answers.")
+    ] = "auto",
     timeout: Timeout = None,
     memory: Memory = DEFAULT_MEMORY_MEGABYTES,
     jobs: Jobs = None,
@@ -228,6 +238,10 @@ def verify(
     slicing: Annotated[
         bool, typer.Option("--slicing/--no-slicing", help="Forget variables that cannot matter.")
     ] = True,
+    predicates: Annotated[
+        str | None,
+        typer.Option("--predicates", metavar="FILE|none", help="For ppa: other predicates than the property's own."),
+    ] = None,
 ) -> int:
     """Prove or refute a property of a policy in its environment."""
     from policyproof import api
@@ -256,6 +270,7 @@ def verify(
                 all_starts=all_starts,
                 stop_at_goal=stop_at_goal,
                 slicing=slicing,
+                predicates=_predicates(loaded, predicates),
                 seed=seed,
                 budget=budget,
                 on_progress=lambda item: (begun(), progress(item)),
