@@ -49,7 +49,7 @@ from policyproof.model.expressions import (
     substitute,
     variables_of,
 )
-from policyproof.model.ranges import Range, range_in, specialise
+from policyproof.model.ranges import Bound, Range, range_in, specialise
 from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 
 _TWO_CHOICES = "a non-deterministic assignment beside another one to the same variable"
@@ -305,8 +305,10 @@ class _Flattener:
                 guards.extend([definedness(factor), apply("<", ZERO, factor)])
                 probability = factor if probability is None else apply("*", probability, factor)
         writes, conditions = self._compose(updates, self._place(parts[0]))
+        # What the guard says already need not be said again of the domains.
+        box = _where(guards, self.box)
         for name, value in writes.items():
-            conditions.append(self._within(name, value))
+            conditions.append(self._within(name, value, box))
         (guard,) = specialise([conjunction([*guards, *conditions])], self.box)
         if guard.is_constant and not guard.exact:
             return None
@@ -363,24 +365,57 @@ class _Flattener:
                 writes[name] = new
         return writes, conditions
 
-    def _within(self, name: str, value: Expression | Freedom) -> Expression:
+    def _within(self, name: str, value: Expression | Freedom, box: Mapping[str, Range]) -> Expression:
         """The condition that a new value stays in the domain of its variable."""
         domain = self.domains[name]
         if isinstance(value, Freedom):
-            inside = [self._inside(domain, value.lower), self._inside(domain, value.upper)]
+            inside = [self._inside(domain, value.lower, box), self._inside(domain, value.upper, box)]
             return conjunction([*inside, apply("≤", value.lower, value.upper)])
-        return self._inside(domain, value)
+        return self._inside(domain, value, box)
 
-    def _inside(self, domain: Domain, value: Expression) -> Expression:
+    @staticmethod
+    def _inside(domain: Domain, value: Expression, box: Mapping[str, Range]) -> Expression:
         if domain.kind == "bool":
             return TRUE
-        low, high = range_in(value, self.box)
+        low, high = range_in(value, box)
         parts = []
         if domain.lower is not None and not low >= domain.lower:
             parts.append(apply("≤", constant(domain.lower), value))
         if domain.upper is not None and not high <= domain.upper:
             parts.append(apply("≤", value, constant(domain.upper)))
         return conjunction(parts)
+
+
+def _where(conditions: Iterable[Expression], box: Mapping[str, Range]) -> Mapping[str, Range]:
+    """The box narrowed by those of the conditions that compare a variable with a constant."""
+    ends = dict(box)
+    stack = list(conditions)
+    while stack:
+        condition = stack.pop()
+        operator, arguments = condition.operator, condition.arguments
+        if operator == "∧":
+            stack.extend(arguments)
+        elif operator in _MIRRORED:
+            left, right = arguments
+            if left.is_constant:
+                left, right, operator = right, left, _MIRRORED[operator]
+            if left.is_variable and right.is_constant and left.kind != "bool":
+                ends[left.name] = _narrowed(ends[left.name], operator, right.exact, whole=left.kind == "int")
+    # An empty interval means that the guard never holds, which is found out elsewhere.
+    return {name: ends[name] if ends[name][0] <= ends[name][1] else whole for name, whole in box.items()}
+
+
+_MIRRORED = {"=": "=", "<": ">", "≤": "≥", ">": "<", "≥": "≤"}
+
+
+def _narrowed(ends: Range, operator: str, value: Bound, *, whole: bool) -> Range:
+    """The part of an interval where `variable operator value` may hold."""
+    low, high = ends
+    if operator in ("<", "≤", "="):
+        high = min(high, math.ceil(value) - 1 if whole and operator == "<" else math.floor(value) if whole else value)
+    if operator in (">", "≥", "="):
+        low = max(low, math.floor(value) + 1 if whole and operator == ">" else math.ceil(value) if whole else value)
+    return low, high
 
 
 class _Writes:

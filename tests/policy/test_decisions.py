@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from policyproof.evidence.plain_policy import decide
 from policyproof.model.automata import Domain, Variable
-from policyproof.model.enclosures import Undecided, ends
+from policyproof.model.enclosures import ends
 from policyproof.model.expressions import ONE, ZERO, apply
 from policyproof.policy import network as network_module
 from policyproof.policy.decisions import Decider
 from policyproof.policy.network import Activation, Affine, Clip, ExactNetwork, Network, Normalise
 from policyproof.policy.policy import Policy
-from policyproof.run.errors import InvalidInput
+from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 VARIABLES = [Variable("a", Domain("int", -6, 6)), Variable("b", Domain("int", 0, 9)), Variable("f", Domain("bool"))]
 BOX = {item.name: item.domain.range for item in VARIABLES}
@@ -139,7 +139,7 @@ def test_irrational_outputs_that_tie_for_ever_are_undecided() -> None:
     policy = Policy((Network((layer, Activation("tanh")), 3),), INPUTS, ("p", "q"))
     decider = Decider(policy, VARIABLES, BOX)
     # At zero tanh is not irrational, everywhere else it is.
-    with pytest.raises(Undecided):
+    with pytest.raises(ResourceExhausted, match="not settled by 4096 binary digits, in the state a = 2"):
         decider.decide(np.array([[2, 0, 0]]))
 
 
