@@ -33,7 +33,17 @@ from policyproof.policy.network import Activation, Affine, Network
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, ResourceExhausted, UnsupportedFeature
-from tests.support.brute_force import KINDS, Found, Question, brute_force, holds, random_question, states_of, valuation
+from tests.support.brute_force import (
+    KINDS,
+    Found,
+    Question,
+    brute_force,
+    holds,
+    members,
+    random_question,
+    states_of,
+    valuation,
+)
 
 FIRST_SEED = int(os.environ.get("POLICYPROOF_SEED", "0"))
 ENUMERATED = (1, 1, 3, 48)
@@ -286,10 +296,7 @@ def test_partitions_lose_nothing_and_decide_everything() -> None:
         assert parts.decided.all(), parts.reason
         decider = Decider(policy, variables, {item.name: item.domain.range for item in variables})
         for region in range(len(regions)):
-            states = states_of(regions, region, variables)
-            condition = regions.condition_of(region)
-            if condition is not None and len(states):
-                states = states[holds([condition], states, variables)[:, 0]]
+            states = members(regions, region, variables)
             if not len(states):
                 continue
             applicable = None if applicability is None else holds(applicability, states, variables)

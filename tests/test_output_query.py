@@ -20,7 +20,8 @@ from policyproof.cli import run
 from policyproof.encodings.output_query import Case, Constraint, Interval, Query
 from policyproof.encodings.vnnlib import parse_vnnlib
 from policyproof.model.enclosures import ends
-from policyproof.oracle.clauses import compile_clauses, float_below
+from policyproof.model.tape import float_below
+from policyproof.oracle.clauses import compile_clauses
 from policyproof.oracle.output_query import QueryAnswer, decide
 from policyproof.policy.formats import write_onnx
 from policyproof.policy.network import Activation, Affine, ExactNetwork, Layer, Network

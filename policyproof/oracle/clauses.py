@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from policyproof.bounds.chain import Chain, Rows, make_rows
 from policyproof.encodings.output_query import Case, Constraint, Interval, Query
+from policyproof.model.tape import float_above, float_below
 from policyproof.policy.network import Floats, Network
 from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 
@@ -113,17 +114,8 @@ def compile_clauses(network: Network, chain: Chain, query: Query) -> Clauses:
         members=members,
         case_of=np.array([case for case, _ in clauses], dtype=np.int64),
         lower=np.array([float_below(i.lower) for case in query.cases for i in case.box]).reshape(shape),
-        upper=np.array([-float_below(-i.upper) for case in query.cases for i in case.box]).reshape(shape),
+        upper=np.array([float_above(i.upper) for case in query.cases for i in case.box]).reshape(shape),
     )
-
-
-def float_below(value: Fraction) -> float:
-    """The greatest float that is not above the value."""
-    try:
-        nearest = float(value)
-    except OverflowError:
-        return -math.inf if value < 0 else float(np.finfo(np.float64).max)
-    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, -math.inf)
 
 
 def _is_float(value: int) -> bool:

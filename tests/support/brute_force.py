@@ -119,6 +119,15 @@ def holds(conditions: Sequence[Expression], states: NDArray[np.int64], variables
     return np.array(truths, dtype=np.bool_).reshape(len(states), len(conditions))
 
 
+def members(regions: Regions, region: int, variables: Sequence[Variable]) -> NDArray[np.int64]:
+    """The states of a region, `[n, variable]`: those of its box that satisfy its condition."""
+    states = states_of(regions, region, variables)
+    condition = regions.condition_of(region)
+    if condition is None or not len(states):
+        return states
+    return states[holds([condition], states, variables)[:, 0]]
+
+
 def brute_force(question: Question) -> Found:
     """Decide every state of every region."""
     policy, variables, regions, applicability = question
@@ -126,10 +135,7 @@ def brute_force(question: Question) -> Found:
     chosen = np.zeros((len(regions), policy.networks[0].output_size), dtype=np.bool_)
     count = nothing = 0
     for region in range(len(regions)):
-        states = states_of(regions, region, variables)
-        condition = regions.condition_of(region)
-        if condition is not None and len(states):
-            states = states[holds([condition], states, variables)[:, 0]]
+        states = members(regions, region, variables)
         if not len(states):
             continue
         applicable = None if applicability is None else holds(applicability, states, variables)
