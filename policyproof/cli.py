@@ -594,6 +594,10 @@ def train(
         str | None,
         typer.Option("--shaping", metavar="EXPRESSION", help="A number that grows towards the goal: '0 - abs(x - 9)'."),
     ] = None,
+    progress: Annotated[
+        str | None,
+        typer.Option("--progress", metavar="EXPRESSION", help="As --shaping, but its growth is a goal of its own."),
+    ] = None,
     discount: Annotated[
         float, typer.Option("--discount", min=0, max=1, help="What the next step is worth beside this one.")
     ] = 0.98,
@@ -618,12 +622,13 @@ def train(
     given = {
         "--properties": properties, "--property": property_, "--const": const, "--param": param, "--hidden": hidden,
         "--updates": updates, "--seed": seed, "--reads": reads, "--ignores": ignores, "--filter": filter_,
-        "--reward": reward, "--shaping": shaping, "--discount": discount, "--n-steps": n_steps, "--dueling": dueling,
-        "--steps": steps, "--rollouts": rollouts,
+        "--reward": reward, "--shaping": shaping, "--progress": progress, "--discount": discount,
+        "--n-steps": n_steps, "--dueling": dueling, "--steps": steps, "--rollouts": rollouts,
     }  # fmt: skip
     wish = Wish(
         model, out, settings,
-        reads=reads or [], ignores=ignores or [], shaping=shaping, property_name=property_, properties=properties,
+        reads=reads or [], ignores=ignores or [], shaping=shaping, progress=progress,
+        property_name=property_, properties=properties,
         constants=_constants(const), parameters=param or [], rollouts=rollouts,
         command=command_of(model, out, given),
     )  # fmt: skip

@@ -24,6 +24,7 @@ from policyproof.policy.load import fingerprint, load_policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
 from policyproof.training.deep_q import Settings, Trained, _Window, finish, train
+from policyproof.training.distil import UNREACHABLE, Effort, distil, lesson_of
 from policyproof.training.environments import Environments, Happened, Rewards, choose_inputs
 from policyproof.training.gym_environment import to_gym
 from policyproof.training.q_network import Adam, QNetwork
@@ -473,6 +474,54 @@ def test_what_is_wrong_on_a_card_is_refused(kept: Path) -> None:
         assert refuses("card", {**card, name: [[]]})
     assert refuses("card", {**card, "rates": {**card["rates"], "success": 1.5}})
     assert refuses("card", {**card, "more": 1})
+
+
+def test_progress_is_rewarded_as_it_is_made() -> None:
+    model = grid()
+    progress = parse_expression("x * 3 - y", model.model)
+    plain, rewarded = _environments(model), _environments(model, progress=progress)
+    random = np.random.default_rng(5)
+    for _ in range(30):
+        before = plain.simulator.layout.unpack(plain.words)
+        labels = random.integers(4, size=20)
+        first, second = plain.step(labels), rewarded.step(labels)
+        moved = (second.inputs * plain.reading.divide + plain.reading.subtract)[:, :2] - before[:, :2]
+        assert np.allclose(second.reward - first.reward, moved @ np.array([3, -1]), atol=1e-5)
+
+
+# Imitation
+
+
+def test_the_solved_model_is_imitated() -> None:
+    model = grid()
+    flat = flatten(model.model)
+    lesson = lesson_of(model, model.property(), ("x", "y"))
+    states = lesson.inputs.astype(np.int64)
+    assert len(states) == 25 == len({tuple(state) for state in states.tolist()})
+    goal = (states[:, 0] == 4) | ((states[:, 0] >= 2) & (states[:, 0] <= 3) & (states[:, 1] == 2))
+    assert (lesson.over == goal).all()
+    assert {tuple(state) for state in states[lesson.starts].tolist()} == {(0, y) for y in range(5)}
+    for number, (x, y) in enumerate(states.tolist()):
+        for label, (dx, dy) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
+            there = (x + dx, y + dy)
+            inside = 0 <= there[0] <= 4 and 0 <= there[1] <= 4
+            if not inside:
+                assert lesson.following[number, label] == UNREACHABLE
+                assert not lesson.harmless[number, label]
+            else:
+                assert tuple(states[lesson.following[number, label]]) == there
+                assert lesson.harmless[number, label] == (there not in {(2, 2), (3, 2)})
+    # Below and above the hole, straight on is the only best way.
+    row = states.tolist().index([2, 1])
+    assert lesson.correct[row].tolist() == [True, False, False, False]
+    effort = Effort(hidden=(16, 16), updates=600, batch=64, rate=1e-2)
+    network = distil(lesson, effort)
+    measured = roll_out(
+        flat, model.property(), policy_of(flat, ("x", "y"), network), rollouts=500, maximal_steps=30, seed=2
+    )
+    assert measured.rates.success == 1.0
+    again = distil(lesson, effort)
+    assert (again.layers[0].weights == network.layers[0].weights).all()
 
 
 # From where anybody can stay safe

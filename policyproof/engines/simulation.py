@@ -34,6 +34,9 @@ MAXIMAL_START_BOXES = 1_000_000
 REJECTIONS = 1000
 TABULATED_OPERATORS = 1 << 20
 NO_GROUP = -1
+StartBoxes = tuple[NDArray[np.int64], NDArray[np.int64], bool]
+"""`lower[box, variable]`, `upper[box, variable]`, and whether the condition holds throughout all boxes."""
+
 RUNNING, SUCCESS, FAILURE, STUCK = 0, 1, 2, 3
 
 
@@ -84,7 +87,7 @@ class Simulator:
 
     # States
 
-    def start_boxes(self, condition: Expression, budget: Budget) -> tuple[NDArray[np.int64], NDArray[np.int64], bool]:
+    def start_boxes(self, condition: Expression, budget: Budget) -> StartBoxes:
         """The boxes of a start condition, and whether it holds throughout all of them."""
         lower, upper, certain, count = [], [], True, 0
         for boxes in boxes_where(self.flat, condition, budget=budget):
@@ -106,7 +109,7 @@ class Simulator:
 
     def draw(
         self,
-        boxes: tuple[NDArray[np.int64], NDArray[np.int64], bool],
+        boxes: StartBoxes,
         condition: Expression,
         count: int,
         random: np.random.Generator,
@@ -244,11 +247,15 @@ def simulate(
     maximal_steps: int = 1000,
     seed: int = 0,
     budget: Budget | None = None,
+    boxes: StartBoxes | None = None,
 ) -> Iterator[Simulation | tuple[int, int]]:
-    """Roll out; yields (step, still running) on the way, and the `Simulation` at the end."""
+    """Roll out; yields (step, still running) on the way, and the `Simulation` at the end.
+
+    `boxes` are those of the start condition, for whoever rolls out from it again and again.
+    """
     budget = budget or Budget()
     random = np.random.default_rng(seed)
-    states = simulator.sample_starts(start, rollouts, random, budget)
+    states = simulator.draw(boxes or simulator.start_boxes(start, budget), start, rollouts, random)
     tape = simulator.compile([unsafe, goal])
     outcome = np.full(rollouts, RUNNING)
     steps = np.zeros(rollouts, dtype=np.int64)

@@ -36,6 +36,7 @@ class Wish:
     reads: Sequence[str] = ()
     ignores: Sequence[str] = ()
     shaping: str | None = None
+    progress: str | None = None
     property_name: str | None = None
     properties: Path | None = None
     constants: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +58,8 @@ def run_training(
     with live_progress() as progress:
         training = train(
             flat, prop,
-            reads=reads, settings=wish.settings, potential=_potential(wish.shaping, loaded), budget=budget,
+            reads=reads, settings=wish.settings, budget=budget,
+            potential=_number(wish.shaping, loaded, "--shaping"), progress=_number(wish.progress, loaded, "--progress"),
         )  # fmt: skip
 
         def show(now: Progress) -> None:
@@ -67,7 +69,7 @@ def run_training(
 
         trained = finish(training, show)
         progress(Progress("measuring the policy", {"rollouts": wish.rollouts}))
-        settings = {**plain_settings(wish.settings), "shaping": wish.shaping}
+        settings = {**plain_settings(wish.settings), "shaping": wish.shaping, "progress": wish.progress}
         made = Made(
             trained.network, reads, "deep q-learning", wish.command, wish.settings.seed, settings,
             trained.curve, trained.stopped,
@@ -154,10 +156,10 @@ def _model(wish: Wish) -> LoadedModel:
     return benchmark.model(**benchmark.read(texts))
 
 
-def _potential(text: str | None, loaded: LoadedModel) -> Expression | None:
+def _number(text: str | None, loaded: LoadedModel, option: str) -> Expression | None:
     if text is None:
         return None
-    potential = parse_expression(text, loaded.model)
-    if potential.kind == "bool":
-        raise InvalidInput("expected a number that grows towards the goal, found a condition", where="--shaping")
-    return potential
+    number = parse_expression(text, loaded.model)
+    if number.kind == "bool":
+        raise InvalidInput("expected a number that grows towards the goal, found a condition", where=option)
+    return number

@@ -108,11 +108,12 @@ def train(
     reads: tuple[str, ...],
     settings: Settings = Settings(),
     potential: Expression | None = None,
+    progress: Expression | None = None,
     budget: Budget | None = None,
 ) -> Training:
     """Learn a policy that reads the variables `reads`; yields progress, returns the best policy it saw."""
     budget = budget or Budget()
-    learner = _Learner(flat, prop, reads, settings, potential)
+    learner = _Learner(flat, prop, reads, settings, potential, progress)
     every = max(1, settings.updates // max(1, settings.evaluations))
     curve: list[Point] = []
     best: tuple[float, Network] | None = None
@@ -128,6 +129,7 @@ def train(
             rates = roll_out(
                 flat, prop, policy,
                 rollouts=settings.evaluation_rollouts, maximal_steps=settings.maximal_steps, seed=settings.seed + 1,
+                boxes=learner.environments.start_boxes,
             ).rates  # fmt: skip
             curve.append(Point(update, learner.steps, rates))
             # Later is better where the rates are equal.
@@ -164,6 +166,7 @@ class _Learner:
         reads: tuple[str, ...],
         settings: Settings,
         potential: Expression | None,
+        progress: Expression | None,
     ) -> None:
         self.settings = settings
         seeds = np.random.SeedSequence(settings.seed).spawn(4)
@@ -171,7 +174,8 @@ class _Learner:
         self.environments = Environments(
             flat, prop,
             reads=reads, count=settings.environments, maximal_steps=settings.maximal_steps,
-            discount=settings.discount, rewards=settings.rewards, potential=potential, random=world_random,
+            discount=settings.discount, rewards=settings.rewards, potential=potential, progress=progress,
+            random=world_random,
         )  # fmt: skip
         sizes = (len(reads), *settings.hidden, len(flat.labels))
         self._online = QNetwork(sizes, network_random, dueling=settings.dueling)

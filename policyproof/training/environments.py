@@ -7,7 +7,9 @@ or when the chosen label is not applicable and nothing else is possible (stuck);
 
 Rewards are those of `Rewards`, with potential-based shaping (Ng, Harada and Russell, 1999): a step
 from s to s' also earns discount * potential(s') - potential(s), with potential 0 at the end of an
-episode.  That changes no optimal policy, only how fast one is found.
+episode.  That changes no optimal policy, only how fast one is found.  Where the goal is so many steps
+away that its discounted worth vanishes, `progress` rewards on the way: a step earns progress(s') -
+progress(s), to the end, and that is a goal of its own.
 
 Which variables the policy reads is chosen by name; the inputs are scaled to about [-1, 1], by domains
 where these are bounded, else by what random episodes show.
@@ -125,6 +127,7 @@ class Environments:
         discount: float,
         rewards: Rewards = Rewards(),
         potential: Expression | None = None,
+        progress: Expression | None = None,
         random: np.random.Generator,
     ) -> None:
         if not flat.labels:
@@ -136,10 +139,11 @@ class Environments:
         # A label is chosen in every step; only silent steps are left to the environment.
         self.simulator.successors.environment = frozenset()
         self._start = start_condition(flat, prop)
-        self._boxes = self.simulator.start_boxes(self._start, Budget())
+        self.start_boxes = self.simulator.start_boxes(self._start, Budget())
         conditions = [FALSE if condition is None else condition for condition in (prop.unsafe, prop.goal)]
         self._conditions = self.simulator.compile(conditions)
-        values = [ZERO if item is None else flat.state_condition(item) for item in (prop.step_reward, potential)]
+        given = (prop.step_reward, potential, progress)
+        values = [ZERO if item is None else flat.state_condition(item) for item in given]
         self._values = self.simulator.generator.compile(values)
         self._value_is_real = np.array([item.kind == "real" for item in values])
         self._pool = np.empty((0, self.simulator.layout.words), dtype=np.int64)
@@ -149,7 +153,7 @@ class Environments:
         states = self.simulator.layout.unpack(self.words)
         self.inputs = self.reading.read(states)
         self.possible = self._possible(self.words)
-        self._potential = self._state_values(states)[:, 1]
+        self._reached = self._state_values(states)[:, 1:]
 
     def step(self, labels: NDArray[np.int64]) -> Happened:
         """Take a label in every environment; the environment does the rest at random."""
@@ -161,12 +165,14 @@ class Environments:
         self._steps += 1
         cut_off = ~ended & (self._steps >= self.maximal_steps)
         values = self._state_values(states)
-        new_potential = np.where(ended, 0.0, values[:, 1])
-        reward = self.rewards.step + self.rewards.model * values[:, 0] + self.discount * new_potential - self._potential
+        reached = values[:, 1:]
+        new_potential = np.where(ended, 0.0, reached[:, 0])
+        reward = self.rewards.step + self.rewards.model * values[:, 0]
+        reward += self.discount * new_potential - self._reached[:, 0] + reached[:, 1] - self._reached[:, 1]
         reward += unsafe * self.rewards.unsafe + goal * self.rewards.goal + ~moved * self.rewards.stuck
         inputs, possible = self.reading.read(states), self._possible(following)
         happened = Happened(inputs, possible, reward.astype(np.float32), ended, cut_off)
-        self._begin_again(following, inputs, possible, new_potential, np.flatnonzero(ended | cut_off))
+        self._begin_again(following, inputs, possible, reached, np.flatnonzero(ended | cut_off))
         return happened
 
     def _begin_again(
@@ -174,10 +180,10 @@ class Environments:
         words: NDArray[np.int64],
         inputs: NDArray[np.float32],
         possible: NDArray[np.bool_],
-        potential: NDArray[np.float64],
+        reached: NDArray[np.float64],
         over: NDArray[np.int64],
     ) -> None:
-        self.words, self.inputs, self.possible, self._potential = words, inputs, possible, potential
+        self.words, self.inputs, self.possible, self._reached = words, inputs, possible, reached
         if len(over) == 0:
             return
         fresh = self._starts(len(over))
@@ -185,13 +191,13 @@ class Environments:
         # What happened keeps the old arrays, so the new ones are copies.
         self.inputs, self.possible = inputs.copy(), possible.copy()
         self.words[over], self.inputs[over] = fresh, self.reading.read(states)
-        self.possible[over], self._potential[over] = self._possible(fresh), self._state_values(states)[:, 1]
+        self.possible[over], self._reached[over] = self._possible(fresh), self._state_values(states)[:, 1:]
         self._steps[over] = 0
 
     def _starts(self, count: int) -> NDArray[np.int64]:
         """Start states in which something is still to be done."""
         while len(self._pool) < count:
-            states = self.simulator.draw(self._boxes, self._start, max(count, START_POOL), self._random)
+            states = self.simulator.draw(self.start_boxes, self._start, max(count, START_POOL), self._random)
             over = (evaluate_batch(self._conditions, states)[0] != 0).any(axis=1)
             if over.all():
                 raise InvalidInput("every start state that was drawn is unsafe or at the goal already")
@@ -205,7 +211,7 @@ class Environments:
         return np.asarray(applicable[:, :-1] | applicable[:, -1:])
 
     def _state_values(self, states: NDArray[np.int64]) -> NDArray[np.float64]:
-        """`[n, 2]`: the model's own reward for being here, and the potential."""
+        """`[n, 3]`: the model's own reward for being here, the potential, and the progress."""
         raw = evaluate_batch(self._values, states)[0]
         return np.where(self._value_is_real, raw.view(np.float64), raw.astype(np.float64))
 

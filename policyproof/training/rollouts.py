@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policyproof.engines.simulation import Simulation, Simulator, simulate
+from policyproof.engines.simulation import Simulation, Simulator, StartBoxes, simulate
 from policyproof.model.expressions import FALSE, variable
 from policyproof.model.flat import FlatModel
 from policyproof.model.properties import SafetyProperty
@@ -63,13 +63,14 @@ def roll_out(
     maximal_steps: int,
     seed: int,
     budget: Budget | None = None,
+    boxes: StartBoxes | None = None,
 ) -> Measured:
     """Simulate a policy from the property's start states."""
     simulation: Simulation | None = None
     unsafe, goal = (FALSE if condition is None else condition for condition in (prop.unsafe, prop.goal))
     for event in simulate(
         Simulator(flat, policy), start_condition(flat, prop),
-        unsafe=unsafe, goal=goal, rollouts=rollouts, maximal_steps=maximal_steps, seed=seed, budget=budget,
+        unsafe=unsafe, goal=goal, rollouts=rollouts, maximal_steps=maximal_steps, seed=seed, budget=budget, boxes=boxes,
     ):  # fmt: skip
         if isinstance(event, Simulation):
             simulation = event

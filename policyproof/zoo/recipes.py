@@ -7,8 +7,8 @@ is a benchmark, what the policy reads, the sizes of its layers, a seed, and a bu
 result does not depend on how fast the machine is.  The policies are named as the benchmark, then `aware`
 or `ignoring` (does the policy read the costs?) where there are costs, then the size of its layers.
 
-Shaping (a number that grows towards the goal) is what an expert would say in a line; the policies
-find the rest themselves.
+Shaping, or progress (a number that grows towards the goal), is what an expert would say in a line; the
+policies find the rest themselves.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
 from policyproof.training.card import ROLLOUT_SEED, Made, plain_settings, write_policy
 from policyproof.training.deep_q import Settings, finish, train
+from policyproof.training.distil import Effort, distil, lesson_of
 from policyproof.training.environments import Rewards, choose_inputs, start_condition
 from policyproof.training.rollouts import policy_of, roll_out
 from policyproof.training.viability import Grid, among_viable, viable
@@ -45,6 +46,8 @@ FOLDER = Path(__file__).parent / "policies"
 COMMAND = "python -m policyproof.zoo.recipes"
 COSTS = ("cost_*", "step_cost")
 ROLLOUTS = 10_000
+LONGEST = 200
+"""The longest rollout, where training has no limit of its own."""
 SAMPLED_STARTS = 100_000
 
 HURRY = Rewards(step=-0.01, model=0.1)
@@ -57,10 +60,14 @@ class Recipe:
 
     name: str
     benchmark: str
-    settings: Settings
+    settings: Settings | Effort
+    """For deep Q-learning; or for imitation of the solved model, where that has few enough states."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    solved: Mapping[str, Parameter] = field(default_factory=dict)
+    """Other parameters of the model that is solved, for imitation."""
     ignores: tuple[str, ...] = ()
     shaping: str | None = None
+    progress: str | None = None
     remarks: tuple[str, ...] = ()
     grid: Grid | None = None
     """Where not every start state can be saved: the grid on which it is computed which ones can."""
@@ -92,6 +99,30 @@ def _racetrack(benchmark: str, budgets: Mapping[int, int]) -> Iterator[Recipe]:
         yield Recipe(f"{benchmark}-{width}", benchmark, settings)
 
 
+def _transport(benchmark: str, budgets: Mapping[int, int], *, locations: int = 10, bridge: int = 6) -> Iterator[Recipe]:
+    """How far each package has come, those on the truck with it; the other side of the bridge is worth some more."""
+    ways = " + ".join(f"packages_{location} * {location}" for location in range(1, locations))
+    progress = f"({ways} + packages_{locations - 1} * {bridge} + load * truck) * 0.05"
+    # Far more is earned on the way than at the goal, and it is to stay worth more to be safe.
+    rewards = Rewards(goal=3.0, unsafe=-3.0, stuck=-3.0, step=-0.002)
+    for width, updates in budgets.items():
+        settings = Settings(
+            hidden=(width, width), updates=updates, discount=0.97, n_steps=5, environments=512, maximal_steps=300,
+            rewards=rewards,
+        )  # fmt: skip
+        yield Recipe(f"{benchmark}-{width}", benchmark, settings, progress=progress)
+
+
+def _sliding_tiles(budgets: Mapping[int, Effort]) -> Iterator[Recipe]:
+    """By imitation: without costs, 362,880 states are solved in seconds, and deep Q-learning does not get there."""
+    half = "Half of the start states cannot be solved by anybody: there the best is to stay safe until nothing moves."
+    for width, effort in budgets.items():
+        yield Recipe(
+            f"8-puzzle-ignoring-{width}", "8-puzzle", replace(effort, hidden=(width, width)),
+            solved={"cost_bound": 0, "failing_probability": 0}, ignores=COSTS, remarks=(half,),
+        )  # fmt: skip
+
+
 def _continuous() -> Iterator[Recipe]:
     settings = Settings(hidden=(64, 64, 64), discount=0.99, maximal_steps=200)
     yield Recipe("cartpole-64", "cartpole", replace(settings, updates=6000))
@@ -104,7 +135,15 @@ RECIPES: tuple[Recipe, ...] = (
     *_blocksworld(4, {16: 6000, 32: 6000, 64: 6000}),
     *_racetrack("racetrack-barto-small", {16: 20_000, 32: 12_000, 64: 10_000}),
     *_blocksworld(6, {16: 40_000, 32: 25_000, 64: 20_000}),
+    *_racetrack("racetrack-barto-big", {16: 60_000, 32: 40_000, 64: 30_000}),
     *_continuous(),
+    *_sliding_tiles({
+        # The small ones are in a hurry, and unsafe now and then.
+        16: Effort(updates=40_000, rate=1e-2, caution=0.3),
+        32: Effort(updates=40_000, rate=1e-2, caution=0.3),
+        64: Effort(updates=100_000, rate=1e-2),
+    }),
+    *_transport("transport", {16: 80_000, 32: 80_000, 64: 60_000}),
     *_blocksworld(8, {16: 80_000, 32: 40_000, 64: 30_000}),
 )  # fmt: skip
 
@@ -155,47 +194,62 @@ def settings_on_card(recipe: Recipe) -> dict[str, Json]:
     return {
         **plain_settings(recipe.settings),
         "shaping": recipe.shaping,
+        "progress": recipe.progress,
+        **({"solved": _texts(recipe.solved)} if isinstance(recipe.settings, Effort) else {}),
         "benchmark": recipe.benchmark,
-        "parameters": {name: str(value) for name, value in recipe.parameters.items()},
+        "parameters": _texts(recipe.parameters),
     }
+
+
+def _texts(parameters: Mapping[str, Parameter]) -> dict[str, Json]:
+    return {name: str(value) for name, value in parameters.items()}
 
 
 def make(recipe: Recipe, folder: Path, on_progress: Callable[[Progress], object] | None = None) -> dict[str, Json]:
     """Train the policy of a recipe and write its files; its card."""
-    model = registry.model(recipe.benchmark, **recipe.parameters)
-    prop = model.property()
-    assert isinstance(prop, SafetyProperty)
+    model, prop = _model(recipe, recipe.parameters)
     flat = flatten(model.model)
     reads = choose_inputs(flat, (), recipe.ignores)
-    potential = None if recipe.shaping is None else parse_expression(recipe.shaping, model.model)
-    settings = recipe.settings
-    trained = finish(train(flat, prop, reads=reads, settings=settings, potential=potential), on_progress)
-    command = f"{COMMAND} {recipe.name}"
-    on_card = settings_on_card(recipe)
-    made = Made(trained.network, reads, "deep q-learning", command, settings.seed, on_card, trained.curve)
+    settings, command = recipe.settings, f"{COMMAND} {recipe.name}"
+    filtered, steps = False, LONGEST
+    if isinstance(settings, Effort):
+        network = distil(lesson_of(*_model(recipe, {**recipe.parameters, **recipe.solved}), reads), settings)
+        made = Made(network, reads, "imitation", command, settings.seed, settings_on_card(recipe))
+    else:
+        texts = (recipe.shaping, recipe.progress)
+        potential, progress = (None if text is None else parse_expression(text, model.model) for text in texts)
+        training = train(flat, prop, reads=reads, settings=settings, potential=potential, progress=progress)
+        trained = finish(training, on_progress)
+        made = Made(
+            trained.network, reads, "deep q-learning", command, settings.seed, settings_on_card(recipe), trained.curve
+        )
+        filtered, steps = settings.filter, settings.maximal_steps
     remarks = list(recipe.remarks)
     if recipe.grid is not None:
-        policy = policy_of(flat, reads, trained.network, filter=settings.filter)
-        steps = settings.maximal_steps
+        policy = policy_of(flat, reads, made.network, filter=filtered)
         rates = roll_out(flat, prop, policy, rollouts=ROLLOUTS, maximal_steps=steps, seed=ROLLOUT_SEED).rates
         remarks.append(_remark(recipe.grid, controllable(model, prop, recipe.grid, steps=steps), 1.0 - rates.failure))
     return write_policy(
         folder / recipe.name, made, model, flat, prop,
-        filter=settings.filter, rollouts=ROLLOUTS, maximal_steps=settings.maximal_steps, remarks=remarks,
+        filter=filtered, rollouts=ROLLOUTS, maximal_steps=steps, remarks=remarks,
     )  # fmt: skip
+
+
+def _model(recipe: Recipe, parameters: Mapping[str, Parameter]) -> tuple[LoadedModel, SafetyProperty]:
+    model = registry.model(recipe.benchmark, **parameters)
+    prop = model.property()
+    assert isinstance(prop, SafetyProperty)
+    return model, prop
 
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Train the policies of the benchmarks again.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="policies, or patterns of names (default: all)")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER")
-    parser.add_argument("--seed", type=int, metavar="N", help="another seed than that of the recipe")
     given = parser.parse_args(arguments)
     chosen = dict.fromkeys(recipe.name for pattern in given.names or ["*"] for recipe in find(pattern))
     for name in chosen:
         (recipe,) = find(name)
-        if given.seed is not None:
-            recipe = replace(recipe, settings=replace(recipe.settings, seed=given.seed))
         started, cpu = time.monotonic(), time.process_time()
         card = make(recipe, given.out, _say)
         rates = ", ".join(
