@@ -20,6 +20,8 @@ from policyproof.model.building import ModelBuilder, between
 from policyproof.model.flat import flatten
 from policyproof.model.source import load_model
 from policyproof.policy.load import load_policy
+from policyproof.policy.network import Affine, Network
+from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, UnsupportedFeature
 from tests.support.naive_abstraction import AbstractState, naive_abstraction, random_predicates
@@ -79,7 +81,7 @@ def check(system: RandomSystem, shares: Counter[str]) -> None:
     shares["systems"] += 1
     shares[result.verdict] += 1
     shares["filtered"] += system.policy is not None and system.policy.filter
-    shares["relations"] += search.expansion.counts.tests.get("policy_transition_tests", 0) > 0
+    shares["relations"] += search.concretization.counts.tests.get("policy_transition_tests", 0) > 0
     shares["several abstract states"] += len(states) > 2
     shares["unsafe reached"] += bool(graph.unsafe)
 
@@ -167,6 +169,22 @@ def test_coarse_predicates_prove_nothing_and_a_budget_ends_with_what_is_known() 
     bounded = safety_question(model.model, model.property("AG<=3 x < 40"), None)
     with pytest.raises(UnsupportedFeature, match="bounded number of steps"):
         drive(abstract(bounded, [x > 35], Budget()))
+
+
+def test_a_label_is_applicable_whatever_the_environment_then_chooses() -> None:
+    """Both labels apply everywhere, so with filtering, too, the policy chooses the one that it prefers."""
+    builder = ModelBuilder("free")
+    x = builder.integer("x", 0, 9, initial=0)
+    builder.edge("low", update={x: between(0, 1)})
+    builder.edge("high", update={x: between(5, 6)})
+    model = builder.build(builder.safety("never", unsafe=x > 8))
+    network = Network((Affine(np.zeros((2, 1)), np.array([0.0, 1.0])),), 1)
+    policy = Policy((network,), (x,), ("low", "high"), filter=True)
+    question = safety_question(model.model, model.property("never"), policy)
+    search = PpaSearch(question, [x > 4], Budget())
+    for _ in search.run():
+        pass
+    assert search.graph.transitions == {(0, 1, 1), (1, 1, 1)}
 
 
 # The command line

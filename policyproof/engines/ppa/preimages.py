@@ -7,17 +7,30 @@ chooses a new value, p[u] speaks of an additional variable, `name′`, which ran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from policyproof.engines.ppa.predicates import Predicates, literals
-from policyproof.model.automata import Domain, Variable
-from policyproof.model.expressions import Expression, apply, conjunction, substitute
+import numpy as np
+
+from policyproof.engines.ppa.literals import Literals
+from policyproof.engines.ppa.predicates import Predicates
+from policyproof.model.automata import Variable
+from policyproof.model.expressions import (
+    TRUE,
+    Expression,
+    Kind,
+    apply,
+    conjunction,
+    disjunction,
+    substitute,
+    variable,
+    variables_of,
+)
 from policyproof.model.flat import FlatModel, Freedom, Operator
-from policyproof.oracle.conditions import Conditions
-from policyproof.oracle.space import Space
+from policyproof.oracle.space import Integers, Truths
 from policyproof.run.errors import Feature, UnsupportedFeature
 
 MOST_OPERATORS = 1_000_000
+SILENT = -1
 
 
 def chosen_name(name: str) -> str:
@@ -37,46 +50,78 @@ def extended_variables(flat: FlatModel) -> tuple[Variable, ...]:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Preimage:
-    """One operator: its label, guard, and for every atom the conditions (false, true) on its value afterwards."""
-
-    number: int
-    label: str | None
-    guard: Expression
-    after: tuple[tuple[Expression, Expression], ...]
-    kept: tuple[bool, ...]
-    """kept[atom]: the update does not touch it, so it stays as it is."""
-
-
 class Preimages:
-    """All operators of a model, compiled when they are needed."""
+    """The guards and the predicates after the updates of all operators, as numbers of literals."""
 
-    def __init__(self, flat: FlatModel, predicates: Predicates, space: Space) -> None:
-        if len(flat.operators) > MOST_OPERATORS:
+    def __init__(self, flat: FlatModel, predicates: Predicates, literals: Literals) -> None:
+        count = len(flat.operators)
+        if count > MOST_OPERATORS:
             raise UnsupportedFeature([Feature("the synchronisations", f"more than {MOST_OPERATORS:,} operators")])
-        self.space = space
-        self.box = {item.name: item.domain.range for item in space.variables}
-        self.of = [_preimage(number, operator, predicates) for number, operator in enumerate(flat.operators)]
-        self._compiled: dict[tuple[Expression, ...], Conditions] = {}
+        self._applicable: dict[str | None, list[Expression]] = {}
+        kinds = {item.name: item.domain.kind for item in flat.variables}
+        readers = _readers(predicates)
+        same = np.array([literals.number(atom) for atom in predicates.atoms], dtype=np.int64)
+        self.after: Integers = np.tile(same, (count + 1, 1))
+        """`after[operator, atom]`: the atom after the update; the last row is that of no operator at all."""
+        self.kept: Truths = np.ones((count + 1, len(same)), dtype=np.bool_)
+        """`kept[operator, atom]`: the update does not touch it, so it stays as it is."""
+        self.label: Integers = np.full(count, SILENT, dtype=np.int64)
+        """The index of each operator's label in `FlatModel.labels`, or SILENT."""
+        guards = []
+        for number, operator in enumerate(flat.operators):
+            if operator.label is not None:
+                self.label[number] = flat.labels.index(operator.label)
+            self._applicable.setdefault(operator.label, []).append(operator.guard)
+            values, chosen = _new_values(operator, kinds)
+            guards.append(_parts([operator.guard, *chosen], literals))
+            touched = sorted({atom for name in values for atom in readers.get(name, ())})
+            atoms = [predicates.atoms[atom] for atom in touched]
+            for atom, old, new in zip(touched, atoms, substitute(atoms, values), strict=True):
+                self.after[number, atom] = literals.number(new)
+                self.kept[number, atom] = new is old
+        width = max((len(parts) for parts in guards), default=0)
+        self.guard: Integers = np.full((count, width), literals.number(TRUE), dtype=np.int64)
+        """`guard[operator, part]`: conditions that hold together where the operator applies."""
+        for number, parts in enumerate(guards):
+            self.guard[number, : len(parts)] = parts
 
-    def compiled(self, *conditions: Expression) -> Conditions:
-        if conditions not in self._compiled:
-            self._compiled[conditions] = Conditions(conditions, self.space, self.box)
-        return self._compiled[conditions]
+    def applicable(self, label: str) -> Expression:
+        """Some operator of the label applies; whatever values the environment then chooses."""
+        return disjunction(self._applicable.get(label, []))
 
 
-def _preimage(number: int, operator: Operator, predicates: Predicates) -> Preimage:
+def _readers(predicates: Predicates) -> Mapping[str, list[int]]:
+    """The atoms that read each variable."""
+    found: dict[str, list[int]] = {}
+    for number, atom in enumerate(predicates.atoms):
+        for name in variables_of([atom]):
+            found.setdefault(name, []).append(number)
+    return found
+
+
+def _new_values(operator: Operator, kinds: Mapping[str, Kind]) -> tuple[dict[str, Expression], list[Expression]]:
+    """The values after the update, and the conditions on those that the environment chooses."""
     values: dict[str, Expression] = {}
-    conditions = [operator.guard]
+    conditions: list[Expression] = []
     for name, value in operator.update.items():
         if isinstance(value, Freedom):
-            kind = value.lower.kind if value.lower.kind == value.upper.kind else "real"
-            fresh = Variable(chosen_name(name), Domain(kind)).expression
+            fresh = variable(chosen_name(name), kinds[name])
             values[name] = fresh
             conditions += [apply("≤", value.lower, fresh), apply("≤", fresh, value.upper)]
         else:
             values[name] = value
-    after = substitute(predicates.atoms, values)
-    kept = tuple(new is old for new, old in zip(after, predicates.atoms, strict=True))
-    return Preimage(number, operator.label, conjunction(conditions), tuple(literals(after)), kept)
+    return values, conditions
+
+
+def _parts(conditions: list[Expression], literals: Literals) -> list[int]:
+    """The conjuncts: intervals each by itself, the others together, since they narrow best together."""
+    stack, intervals, others = conditions[::-1], list[int](), list[Expression]()
+    while stack:
+        condition = stack.pop()
+        if condition.operator == "∧":
+            stack.extend(reversed(condition.arguments))
+        elif literals.is_interval(number := literals.number(condition)):
+            intervals.append(number)
+        else:
+            others.append(condition)
+    return [*intervals, literals.number(conjunction(others))] if others else intervals

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policyproof.engines.ppa.expansion import Expansion
+from policyproof.engines.ppa.concretization import Concretization
+from policyproof.engines.ppa.expansion import Expander, NativeExpansion
 from policyproof.engines.ppa.predicates import Predicates, Truths, make_predicates
 from policyproof.engines.question import SafetyQuestion
 from policyproof.engines.result import Progress, Result, Run, StartVerdicts
@@ -30,9 +31,6 @@ from policyproof.model.state_set import StateSet
 from policyproof.oracle.space import Integers
 from policyproof.run.budget import Budget
 from policyproof.run.errors import Feature, ResourceExhausted, UnsupportedFeature
-
-FRONTIER = 1024
-"""How many abstract states are expanded at once."""
 
 
 @dataclass(eq=False)
@@ -85,41 +83,43 @@ class PpaSearch:
         self.question = question
         self.budget = budget
         flat = question.flat
-        self.expansion = Expansion(flat, question.policy, make_predicates(flat, predicates), seed=seed)
+        self.concretization = Concretization(flat, question.policy, make_predicates(flat, predicates), seed=seed)
+        self.expander: Expander = NativeExpansion(self.concretization, seed=seed)
         # A state in which the unsafe condition has no value is not known to be safe.
         safe = conjunction([definedness(question.unsafe), negation(question.unsafe)])
         self.unsafe = question.simplified(negation(safe))
-        states = StateSet(self.expansion.predicates.words, budget)
-        self.graph = AbstractGraph(self.expansion.predicates, states)
+        found = self.concretization.predicates
+        self.graph = AbstractGraph(found, StateSet(found.words, budget))
 
     def run(self) -> Iterator[Progress]:
         yield from self._find_starts()
         graph = self.graph
         while graph.expanded < graph.states.count:
-            first, last = graph.expanded, min(graph.states.count, graph.expanded + FRONTIER)
+            first, last = graph.expanded, min(graph.states.count, graph.expanded + self.expander.at_once)
             self._expand(np.arange(first, last))
             graph.expanded = last
             yield Progress("abstracting", self.numbers())
 
     def _find_starts(self) -> Iterator[Progress]:
         """The abstract states of the start set."""
-        expansion, graph = self.expansion, self.graph
+        concretization, graph = self.concretization, self.graph
         for condition in self.question.starts:
             for boxes in boxes_where(self.question.flat, condition, budget=self.budget):
                 for rows, left in ((boxes.certain, TRUE), (~boxes.certain, condition)):
                     if rows.any():
-                        truths = expansion.abstractions_where(boxes.lower[rows], boxes.upper[rows], left, self.budget)
+                        ends = boxes.lower[rows], boxes.upper[rows]
+                        truths = concretization.abstractions_where(*ends, left, self.budget)
                         graph.states.add(graph.predicates.pack(truths))
                 yield Progress("abstracting start states", {"abstract_start_states": graph.states.count})
         graph.start = np.arange(graph.states.count)
 
     def _expand(self, numbers: Integers) -> None:
         """Expand some abstract states; whether they are unsafe is decided on the way."""
-        expansion, graph = self.expansion, self.graph
+        concretization, graph = self.concretization, self.graph
         truths = graph.truths(numbers)
-        areas = expansion.areas_of(truths)
-        unsafe, unclear = expansion.holding(areas, self.unsafe, self.budget)
-        found = expansion.expand(truths, areas, self.budget)
+        areas = concretization.areas_of(truths)
+        unsafe, unclear = concretization.holding(areas, self.unsafe, self.budget)
+        found = self.expander.expand(truths, areas, self.budget)
         targets = graph.states.add(graph.predicates.pack(found.target))
         graph.unsafe.update(numbers[unsafe].tolist())
         graph.undecided += int(unclear.sum()) + int(found.undecided.sum())
@@ -139,7 +139,6 @@ class PpaSearch:
 
     def statistics(self) -> dict[str, int | float]:
         graph = self.graph
-        tests = dict(self.expansion.counts.tests)
         return {
             "predicates": graph.predicates.given,
             "abstract_states": graph.states.count,
@@ -150,7 +149,7 @@ class PpaSearch:
             "operator_transitions": graph.by_operator,
             "undecided_transitions": graph.undecided,
             "expanded": graph.expanded,
-            **tests,
+            **self.concretization.counts.statistics(),
         }
 
 
