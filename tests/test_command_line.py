@@ -274,7 +274,7 @@ def test_a_model_without_a_property(files: Files, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--engine", "magic"], "there is no engine 'magic' (there are: auto, explicit)"),
+        (["--engine", "magic"], "there is no engine 'magic' (there are: auto, explicit"),
         (["--initial-state", "maybe"], "--initial-state: expected one of include, exclude, property, found 'maybe'"),
     ],
 )
@@ -328,7 +328,7 @@ def test_exit_codes_of_processes(files: Files) -> None:
     assert violated.stdout.startswith("VIOLATED  an unsafe state is reached after 2 steps")
     wrong = call(*files.verify("--engine", "magic"))
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert wrong.stderr == "error: there is no engine 'magic' (there are: auto, explicit)\n"
+    assert wrong.stderr == f"error: there is no engine 'magic' (there are: {', '.join(api.ENGINES)})\n"
     unknown = call(*files.verify("--timeout", "0"))
     assert unknown.returncode == 3
     assert unknown.stdout.startswith("UNKNOWN  the time limit of 0 s ran out")
