@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from policyproof.bounds.chain import Chain, Rows
+from policyproof.bounds.chain import IDENTITY, Chain, Rows
 from policyproof.bounds.lines import image, lines, undecided
 from policyproof.bounds.margins import FLOOR, SLACK, rounding_factor
 from policyproof.policy.network import Floats
@@ -139,6 +139,19 @@ class Relaxation:
         bound = (coefficients * ends).sum(-1) + total
         bound = bound - error * self.factor - xp.where(rounded, self.floor[:, None] * SLACK, xp.zeros_like(error))
         return bound, coefficients
+
+
+def activation_bounds(chain: Chain, lower: Floats, upper: Floats) -> list[tuple[Floats, Floats]]:
+    """Bounds of the arguments of all activations and clips on one box `lower[1, input]` .. `upper[1, input]`."""
+    relaxation = Relaxation(chain, lower, upper)
+    return [
+        (
+            np.where(np.isnan(found.lower[0]), -np.inf, found.lower[0]),
+            np.where(np.isnan(found.upper[0]), np.inf, found.upper[0]),
+        )
+        for stage, found in zip(chain.stages, relaxation.stages, strict=True)
+        if stage.function != IDENTITY
+    ]
 
 
 def _known(xp: Any, values: Array, otherwise: float) -> Array:

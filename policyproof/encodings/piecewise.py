@@ -33,7 +33,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from policyproof.encodings.linear import Alternative, Clauses, Form, Linearisation
-from policyproof.encodings.question import Floats, Question
+from policyproof.encodings.question import ActivationBounds, Column, Floats, Question
+from policyproof.model.expressions import Expression
 from policyproof.policy.network import Activation, Affine, Clip, Network, Normalise
 
 TOLERANCE = 1e-6
@@ -148,7 +149,14 @@ class ProgramBuilder:
         self.question = question
         self.program = Program()
         self.position: dict[str, int] = {}
-        for column in question.columns:
+        self.scale: dict[str, tuple[float, float]] = {}
+        """A variable is its unit times its column, plus its middle."""
+        self.linearisation = Linearisation(())
+        self.declare(question.columns)
+
+    def declare(self, columns: Sequence[Column]) -> None:
+        """Columns for more variables."""
+        for column in columns:
             low = -np.inf if column.lower is None else float(column.lower)
             high = np.inf if column.upper is None else float(column.upper)
             unit, middle = 1.0, 0.0
@@ -156,15 +164,17 @@ class ProgramBuilder:
                 unit, middle = 0.5 * (high - low), 0.5 * (high + low)
                 low, high = -1.0, 1.0
             self.position[column.name] = self.program.add(low, high, integer=column.kind != "real")
+            self.scale[column.name] = unit, middle
             self.program.units.append(unit)
             self.program.middles.append(middle)
-        self.linearisation = Linearisation(column.name for column in question.columns if column.kind != "real")
+        whole = {column.name for column in columns if column.kind != "real"}
+        self.linearisation = Linearisation(self.linearisation.integers | whole)
 
     def build(self) -> Program:
         question, program = self.question, self.program
         self._add_clauses(self.linearisation.clauses(question.condition))
         if question.network is not None:
-            outputs = self._network(question.network)
+            outputs = self._network(question.network, question.inputs, question.bounds)
             self._choose(outputs)
         return program
 
@@ -199,9 +209,11 @@ class ProgramBuilder:
 
     # The network
 
-    def _network(self, network: Network) -> list[_Component]:
+    def _network(
+        self, network: Network, inputs: Sequence[Expression], bounds: ActivationBounds | None
+    ) -> list[_Component]:
         """The outputs."""
-        values = [self._input(self.linearisation.form(expression)) for expression in self.question.inputs]
+        values = [self._input(self.linearisation.form(expression)) for expression in inputs]
         bending = 0
         for layer in network.layers:
             if isinstance(layer, Affine):
@@ -210,7 +222,7 @@ class ProgramBuilder:
                 subtract, divide = (np.broadcast_to(a, (len(values),)) for a in (layer.subtract, layer.divide))
                 values = self._affine(Affine(np.diag(1.0 / divide), -subtract / divide), values)
             else:
-                known = None if self.question.bounds is None else self.question.bounds[bending]
+                known = None if bounds is None else bounds[bending]
                 values = [self._bend(layer, (bending, number), value, known) for number, value in enumerate(values)]
                 bending += 1
         return values
@@ -219,9 +231,9 @@ class ProgramBuilder:
         """A form over state variables as one over columns."""
         terms, constant = {}, float(form.constant)
         for name, value in form.coefficients.items():
-            column = self.position[name]
-            terms[column] = float(value) * self.program.units[column]
-            constant += float(value) * self.program.middles[column]
+            unit, middle = self.scale[name]
+            terms[self.position[name]] = float(value) * unit
+            constant += float(value) * middle
         return terms, constant
 
     def _input(self, form: Form) -> _Component:

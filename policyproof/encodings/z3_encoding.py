@@ -21,7 +21,7 @@ from typing import Any
 
 import z3
 
-from policyproof.encodings.question import ActivationBounds, Question, bends
+from policyproof.encodings.question import ActivationBounds, Column, Question, bends
 from policyproof.model.definedness import definedness
 from policyproof.model.expressions import CONSTANT, VARIABLE, Expression, conjunction, nodes
 from policyproof.policy.network import Activation, Affine, Clip, Floats, Network, Normalise
@@ -52,7 +52,12 @@ class Z3Encoding:
     def __init__(self, question: Question, *, relaxed: bool = False) -> None:
         self.question = question
         self.relaxed = relaxed
-        self.variables = {column.name: self._variable(column.name, column.kind) for column in question.columns}
+        self.variables: dict[str, Term] = {}
+        self.declare(question.columns)
+
+    def declare(self, columns: Sequence[Column]) -> None:
+        """More variables; a name means the same variable everywhere."""
+        self.variables.update((column.name, self._variable(column.name, column.kind)) for column in columns)
 
     def constraints(self) -> list[Term]:
         """The whole question."""
@@ -64,8 +69,12 @@ class Z3Encoding:
         return found
 
     def box(self) -> list[Term]:
+        return self.within(self.question.columns)
+
+    def within(self, columns: Sequence[Column]) -> list[Term]:
+        """Variables are in their intervals."""
         found = []
-        for column in self.question.columns:
+        for column in columns:
             variable = self.variables[column.name]
             if column.kind == "bool":
                 if column.lower == column.upper:
@@ -98,7 +107,11 @@ class Z3Encoding:
 
     def inputs(self) -> list[Term]:
         """The inputs of the network as reals."""
-        terms = [self.expression(expression) for expression in self.question.inputs]
+        return self.numbers(self.question.inputs)
+
+    def numbers(self, expressions: Sequence[Expression]) -> list[Term]:
+        """Expressions as reals, truth values as 0 and 1."""
+        terms = [self.expression(expression) for expression in expressions]
         zero, one = _number(Fraction(0)), _number(Fraction(1))
         return [z3.If(term, one, zero) if z3.is_bool(term) else _real(term) for term in terms]
 

@@ -21,8 +21,8 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from policyproof.bounds.chain import IDENTITY, Chain, make_chain
-from policyproof.bounds.linear import Relaxation
+from policyproof.bounds.chain import Chain, make_chain
+from policyproof.bounds.linear import activation_bounds
 from policyproof.encodings.question import ActivationBounds, Column, Question
 from policyproof.model.automata import Variable
 from policyproof.model.expressions import TRUE, Expression, apply, conjunction, constant
@@ -264,16 +264,7 @@ class SolverBackend(ABC):
         """Rigorous bounds of the arguments of all activations on the leaf's box."""
         if leaf.network < 0:
             return None
-        chain = self.chains[leaf.network]
-        relaxation = Relaxation(chain, *self.inputs.boxes(leaf.lower, leaf.upper))
-        return [
-            (
-                np.where(np.isnan(found.lower[0]), -np.inf, found.lower[0]),
-                np.where(np.isnan(found.upper[0]), np.inf, found.upper[0]),
-            )
-            for stage, found in zip(chain.stages, relaxation.stages, strict=True)
-            if stage.function != IDENTITY
-        ]
+        return activation_bounds(self.chains[leaf.network], *self.inputs.boxes(leaf.lower, leaf.upper))
 
     def _confirm(self, leaf: Leaf, states: Integers) -> Integers | None:
         """The first of these states that satisfies the condition and in which the policy chooses the output."""
