@@ -12,6 +12,7 @@ import pytest
 
 from policyproof.api import verify
 from policyproof.engines.simulation import Simulation, Simulator, simulate
+from policyproof.engines.start_boxes import collect_start_boxes
 from policyproof.model.building import ModelBuilder, between, element, outcome
 from policyproof.model.convert import flat_network
 from policyproof.model.flat import flatten
@@ -348,3 +349,25 @@ def test_start_states_are_drawn_from_the_start_condition() -> None:
     environment = to_gym(model)
     seen = {float(environment.reset(seed=seed)[0][0]) for seed in range(60)}
     assert seen == {3.0, 4.0, 5.0}
+
+
+def test_no_start_state_is_left_out_because_its_box_is_found_late() -> None:
+    """More boxes than are kept: those that are kept are a sample of all, in proportion to their sizes."""
+    builder = ModelBuilder("many boxes")
+    x, y = builder.integer("x", 0, 99), builder.integer("y", 0, 99)
+    z = builder.integer("z", 0, 9)
+    builder.edge("stay", update={x: x})
+    flat = flatten(builder.model())
+    # Half of the columns allow ten values of z, the others one.
+    condition = ((x * 7 + y * 3) % 5).equals(0) & ((x % 2).equals(0) | z.equals(0))
+    every = collect_start_boxes(flat, condition, Budget())
+    assert len(every) > 2000
+    some = collect_start_boxes(flat, condition, Budget(), most=500)
+    assert len(some) == 500
+    middle = np.array([49.5, 49.5])
+    for boxes in (every, some):
+        assert boxes.share.sum() == pytest.approx(1.0)
+        for column in (0, 1):
+            assert boxes.share @ boxes.lower[:, column] == pytest.approx(middle[column], abs=5)
+        # Of 11 states 10 lie in even columns.
+        assert boxes.share @ (boxes.lower[:, 0] % 2 == 0) == pytest.approx(10 / 11, abs=0.05)

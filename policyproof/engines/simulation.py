@@ -18,25 +18,21 @@ from numpy.typing import NDArray
 
 from policyproof.engines.pick_kernel import pick
 from policyproof.engines.policy_successors import NO_LABEL, PolicySuccessors
+from policyproof.engines.start_boxes import StartBoxes, collect_start_boxes
 from policyproof.model.batch_kernel import evaluate_batch
 from policyproof.model.definedness import definedness
 from policyproof.model.exact import ExactProgram
 from policyproof.model.expressions import FALSE, Expression, conjunction
 from policyproof.model.flat import FlatModel
 from policyproof.model.ranges import specialise
-from policyproof.model.start_states import boxes_where
 from policyproof.model.successors import Successors
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, ResourceExhausted
 
-MAXIMAL_START_BOXES = 1_000_000
 REJECTIONS = 1000
 TABULATED_OPERATORS = 1 << 20
 NO_GROUP = -1
-StartBoxes = tuple[NDArray[np.int64], NDArray[np.int64], bool]
-"""`lower[box, variable]`, `upper[box, variable]`, and whether the condition holds throughout all boxes."""
-
 RUNNING, SUCCESS, FAILURE, STUCK = 0, 1, 2, 3
 
 
@@ -88,18 +84,8 @@ class Simulator:
     # States
 
     def start_boxes(self, condition: Expression, budget: Budget) -> StartBoxes:
-        """The boxes of a start condition, and whether it holds throughout all of them."""
-        lower, upper, certain, count = [], [], True, 0
-        for boxes in boxes_where(self.flat, condition, budget=budget):
-            lower.append(boxes.lower)
-            upper.append(boxes.upper)
-            certain = certain and bool(boxes.certain.all())
-            count += len(boxes.lower)
-            if count > MAXIMAL_START_BOXES:
-                break
-        if not lower:
-            raise InvalidInput("the start condition holds in no state")
-        return np.concatenate(lower), np.concatenate(upper), certain
+        """The boxes of a start condition, from which start states are drawn."""
+        return collect_start_boxes(self.flat, condition, budget)
 
     def sample_starts(
         self, condition: Expression, count: int, random: np.random.Generator, budget: Budget
@@ -115,14 +101,13 @@ class Simulator:
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
         """States drawn from the boxes of a condition; where reals are left to decide, by rejection."""
-        lower, upper, certain = boxes
+        lower, upper = boxes.lower, boxes.upper
         real = np.array([item.domain.kind == "real" for item in self.flat.variables])
-        sizes = np.where(real, 1.0, upper.astype(np.float64) - lower.astype(np.float64) + 1.0).prod(axis=1)
-        tape = None if certain else self.compile([condition])
+        tape = None if boxes.certain else self.compile([condition])
         found = np.empty((count, lower.shape[1]), dtype=np.int64)
         filled = 0
         for _ in range(REJECTIONS):
-            chosen = random.choice(len(lower), size=count - filled, p=sizes / sizes.sum())
+            chosen = random.choice(len(lower), size=count - filled, p=boxes.share)
             states = np.empty((len(chosen), lower.shape[1]), dtype=np.int64)
             for column, is_real in enumerate(real):
                 low, high = lower[chosen, column], upper[chosen, column]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policyproof.engines.simulation import Simulation, Simulator, StartBoxes, simulate
+from policyproof.engines.simulation import Simulation, Simulator, simulate
+from policyproof.engines.start_boxes import StartBoxes
 from policyproof.model.expressions import FALSE, variable
 from policyproof.model.flat import FlatModel
 from policyproof.model.properties import SafetyProperty
