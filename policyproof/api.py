@@ -30,7 +30,7 @@ from policyproof.run.budget import DEFAULT_MEMORY_MEGABYTES, Budget
 from policyproof.run.errors import Feature, InvalidInput, UnsupportedFeature
 from policyproof.version import __version__
 
-ENGINES = ("auto", "explicit", "ppa")
+ENGINES = ("auto", "explicit", "ppa", "bmc")
 RESULT_SCHEMA = "policyproof-result-1"
 
 
@@ -162,6 +162,8 @@ def verify(
     stop_at_goal: bool = False,
     slicing: bool = True,
     predicates: Sequence[Expression] | None = None,
+    solver: str = "milp",
+    length: int | None = None,
     seed: int = 0,
     budget: Budget | None = None,
     on_progress: Callable[[Progress], object] | None = None,
@@ -173,6 +175,8 @@ def verify(
     condition (default: as the property says); `all_starts` asks for a verdict on every start state;
     `stop_at_goal` ends an episode in a goal state; `predicates` are those of the engine `ppa` (default:
     those that the property names).
+    `solver` ("milp" or "z3") and `length` are for the engine `bmc`: who looks for unsafe paths, of up to how many
+    steps (default: 100, or as the property says).
     """
     loaded = model if isinstance(model, LoadedModel) else from_model(model)
     if engine not in ENGINES:
@@ -184,6 +188,10 @@ def verify(
     budget = budget or Budget(timeout, memory)
     if engine == "ppa":
         run = _ppa(loaded.model, prop, policy, budget, predicates, include_initial=include_initial, seed=seed)
+    elif engine == "bmc":
+        run = _bmc(
+            loaded.model, prop, policy, budget, include_initial=include_initial, solver=solver, length=length, seed=seed
+        )
     else:
         run = _explicit(
             loaded.model,
@@ -197,6 +205,8 @@ def verify(
         )
     result = drive(run, on_progress)
     options: dict[str, Json] = {"seed": seed, "engine": engine}
+    if engine == "bmc":
+        options.update(solver=solver, length=length)
     if isinstance(prop, SafetyProperty):
         given = prop.include_initial if include_initial is None else include_initial
         options["initial_state"] = "include" if given or prop.start is None else "exclude"
@@ -225,6 +235,23 @@ def _ppa(
         raise InvalidInput("the engine ppa needs predicates, and the property names none: give a file (--predicates)")
     question = safety_question(model, prop, policy, include_initial=include_initial)
     return (yield from abstract(question, predicates, budget, seed=seed))
+
+
+def _bmc(
+    model: Model,
+    prop: Property,
+    policy: Policy | None,
+    budget: Budget,
+    *,
+    include_initial: bool | None,
+    **options: Any,
+) -> Run:
+    """Bounded model checking."""
+    from policyproof.engines.bmc.search import check_paths
+    from policyproof.engines.question import safety_question
+
+    question = safety_question(model, prop, policy, include_initial=include_initial)
+    return (yield from check_paths(question, budget, **options))
 
 
 def _explicit(model: Model, prop: Property, policy: Policy | None, budget: Budget, **options: Any) -> Run:

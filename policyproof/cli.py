@@ -218,7 +218,7 @@ def verify(
     property_: PropertyText = None,
     const: Constants = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="auto|explicit|ppa", help="Which engine answers.")
+        str, typer.Option("--engine", metavar="auto|explicit|ppa|bmc", help="Which engine answers.")
     ] = "auto",
     timeout: Timeout = None,
     memory: Memory = DEFAULT_MEMORY_MEGABYTES,
@@ -241,6 +241,13 @@ def verify(
     predicates: Annotated[
         str | None,
         typer.Option("--predicates", metavar="FILE|none", help="For ppa: other predicates than the property's own."),
+    ] = None,
+    solver: Annotated[
+        str, typer.Option("--solver", metavar="milp|z3", help="For bmc: who looks for unsafe paths.")
+    ] = "milp",
+    length: Annotated[
+        int | None,
+        typer.Option("--length", metavar="STEPS", help="For bmc: the longest paths (default: 100).", min=0),
     ] = None,
 ) -> int:
     """Prove or refute a property of a policy in its environment."""
@@ -271,6 +278,8 @@ def verify(
                 stop_at_goal=stop_at_goal,
                 slicing=slicing,
                 predicates=_predicates(loaded, predicates),
+                solver=solver,
+                length=length,
                 seed=seed,
                 budget=budget,
                 on_progress=lambda item: (begun(), progress(item)),

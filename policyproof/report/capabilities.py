@@ -75,9 +75,9 @@ def engines_for(prop: Property) -> list[str]:
     if isinstance(prop, SafetyProperty):
         if prop.unsafe is None:
             return []
-        return ["explicit"] if prop.predicates is None else ["explicit", "ppa"]
+        return ["explicit", "bmc"] if prop.predicates is None else ["explicit", "ppa", "bmc"]
     if asks_for_safety(prop):
-        return ["explicit"]
+        return ["explicit", "bmc"]
     temporal = (Atom, Deadlock, Initial, Not, Junction, Quantified)
     parts = list(subformulas(prop.formula))
     plain = all(isinstance(part, temporal) for part in parts)

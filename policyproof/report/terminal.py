@@ -114,6 +114,8 @@ def _chosen(statistics: Mapping[str, int | float]) -> dict[str, str]:
             total = format_number(statistics[name])
             shown[name.replace("_", " ")] = f"{total} ({', '.join(parts)})" if parts else total
     more = ("unsafe_states", "abstract_unsafe_states", "undecided_transitions", "goal_states", "stuck_states")
+    if "checked_length" in statistics:
+        shown["checked length"] = format_number(statistics["checked_length"])
     for name in (*more, "deadlock_states", "ties"):
         if statistics.get(name):
             shown[name.replace("_", " ")] = format_number(statistics[name])
