@@ -118,6 +118,7 @@ def train(
     curve: list[Point] = []
     best: tuple[float, Network] | None = None
     stopped = None
+    yield Progress("learning", {"updates": 0, "of": settings.updates})
     for update in range(1, settings.updates + 1):
         if (update - 1) % settings.updates_per_step == 0:
             learner.act(update / settings.updates)
@@ -135,8 +136,8 @@ def train(
             # Later is better where the rates are equal.
             if best is None or rates.score >= best[0]:
                 best = (rates.score, network)
-            numbers = {"updates": update, "steps": learner.steps, "success": rates.success, "failure": rates.failure}
-            yield Progress("learning", numbers)
+            numbers = {"updates": update, "of": settings.updates, "steps": learner.steps}
+            yield Progress("learning", {**numbers, "success": rates.success, "failure": rates.failure})
         if over:
             stopped = budget.interrupted if budget.cancelled.is_set() else budget.out_of_time
             break
@@ -257,9 +258,7 @@ class _Window:
         self.length, self.discount = length, discount
         self._steps: list[tuple[Rows, Happened]] = []
 
-    def add(
-        self, taken: Mapping[str, NDArray[np.generic]], happened: Happened
-    ) -> dict[str, NDArray[np.generic]] | None:
+    def add(self, taken: Rows, happened: Happened) -> Rows | None:
         """Remember a step; the transition that begins n - 1 steps earlier, as soon as there is one.
 
         Its sum stops at the first end of an episode: later steps belong to another one.
