@@ -162,6 +162,7 @@ def verify(
     stop_at_goal: bool = False,
     slicing: bool = True,
     predicates: Sequence[Expression] | None = None,
+    configuration: str = "native",
     solver: str = "milp",
     length: int | None = None,
     seed: int = 0,
@@ -174,7 +175,7 @@ def verify(
     says whether the model's initial states belong to the start set beside the property's own start
     condition (default: as the property says); `all_starts` asks for a verdict on every start state;
     `stop_at_goal` ends an episode in a goal state; `predicates` are those of the engine `ppa` (default:
-    those that the property names).
+    those that the property names), and `configuration` says which tests it makes, and by which solvers.
     `solver` ("milp" or "z3") and `length` are for the engine `bmc`: who looks for unsafe paths, of up to how many
     steps (default: 100, or as the property says).
     """
@@ -187,7 +188,16 @@ def verify(
     started = time.monotonic()
     budget = budget or Budget(timeout, memory)
     if engine == "ppa":
-        run = _ppa(loaded.model, prop, policy, budget, predicates, include_initial=include_initial, seed=seed)
+        run = _ppa(
+            loaded.model,
+            prop,
+            policy,
+            budget,
+            predicates,
+            include_initial=include_initial,
+            configuration=configuration,
+            seed=seed,
+        )
     elif engine == "bmc":
         run = _bmc(
             loaded.model, prop, policy, budget, include_initial=include_initial, solver=solver, length=length, seed=seed
@@ -205,6 +215,8 @@ def verify(
         )
     result = drive(run, on_progress)
     options: dict[str, Json] = {"seed": seed, "engine": engine}
+    if engine == "ppa":
+        options["configuration"] = configuration
     if engine == "bmc":
         options.update(solver=solver, length=length)
     if isinstance(prop, SafetyProperty):
@@ -223,6 +235,7 @@ def _ppa(
     predicates: Sequence[Expression] | None,
     *,
     include_initial: bool | None,
+    configuration: str,
     seed: int,
 ) -> Run:
     """Predicate abstraction, with the property's own predicates unless others are given."""
@@ -234,7 +247,7 @@ def _ppa(
     if predicates is None:
         raise InvalidInput("the engine ppa needs predicates, and the property names none: give a file (--predicates)")
     question = safety_question(model, prop, policy, include_initial=include_initial)
-    return (yield from abstract(question, predicates, budget, seed=seed))
+    return (yield from abstract(question, predicates, budget, configuration=configuration, seed=seed))
 
 
 def _bmc(

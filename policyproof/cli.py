@@ -249,6 +249,12 @@ def verify(
         int | None,
         typer.Option("--length", metavar="STEPS", help="For bmc: the longest paths (default: 100).", min=0),
     ] = None,
+    configuration: Annotated[
+        str,
+        typer.Option(
+            "--configuration", metavar="native|Base|...", help="For ppa: which tests it makes, by which solvers."
+        ),
+    ] = "native",
 ) -> int:
     """Prove or refute a property of a policy in its environment."""
     from policyproof import api
@@ -278,6 +284,7 @@ def verify(
                 stop_at_goal=stop_at_goal,
                 slicing=slicing,
                 predicates=_predicates(loaded, predicates),
+                configuration=configuration,
                 solver=solver,
                 length=length,
                 seed=seed,

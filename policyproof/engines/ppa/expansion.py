@@ -58,8 +58,11 @@ class Expander(Protocol):
     concretization: Concretization
     at_once: int
     """How many abstract states it is to be given at a time."""
-    arithmetic: Arithmetic
-    """How much the claims so far are worth that there is no transition."""
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What the claims so far rest on that there is no transition."""
+        ...
 
     def expand(self, truths: Truths, areas: Areas, budget: Budget) -> Found:
         """All transitions from the abstract states `truths[n, atom]` with their areas."""

@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policyproof.engines.ppa.concretization import Concretization
+from policyproof.engines.ppa.configurations import CONFIGURATIONS, NATIVE, check_configuration
 from policyproof.engines.ppa.expansion import Expander, NativeExpansion
 from policyproof.engines.ppa.predicates import Predicates, Truths, make_predicates
 from policyproof.engines.question import SafetyQuestion
-from policyproof.engines.result import Progress, Result, Run, StartVerdicts
+from policyproof.engines.result import Progress, Result, Run, StartVerdicts, Verdict
 from policyproof.model.definedness import definedness
 from policyproof.model.expressions import TRUE, Expression, conjunction, negation
 from policyproof.model.start_states import boxes_where
 from policyproof.model.state_set import StateSet
 from policyproof.oracle.space import Integers
 from policyproof.run.budget import Budget
+from policyproof.run.child import Worker
 from policyproof.run.errors import Feature, ResourceExhausted, UnsupportedFeature
 
 
@@ -71,25 +73,52 @@ class AbstractGraph:
         return seen
 
 
+def make_expander(
+    concretization: Concretization, configuration: str, *, seed: int = 0, worker: Worker | None = None
+) -> Expander:
+    """What expands abstract states in a configuration."""
+    check_configuration(configuration)
+    if configuration == NATIVE:
+        return NativeExpansion(concretization, seed=seed)
+    from policyproof.engines.ppa.algorithm import AlgorithmExpansion
+
+    return AlgorithmExpansion(concretization, CONFIGURATIONS[configuration], seed=seed, worker=worker)
+
+
 class PpaSearch:
     """The search over abstract states of one question."""
 
     def __init__(
-        self, question: SafetyQuestion, predicates: Iterable[Expression], budget: Budget, *, seed: int = 0
+        self,
+        question: SafetyQuestion,
+        predicates: Iterable[Expression],
+        budget: Budget,
+        *,
+        configuration: str = NATIVE,
+        seed: int = 0,
+        worker: Worker | None = None,
     ) -> None:
+        """`configuration`: one of `configurations.NAMES`; `worker`: a child process for solvers, if it is shared."""
         if question.last_step is not None:
             what = "a question about a bounded number of steps by predicate abstraction"
             raise UnsupportedFeature([Feature(f"property {question.name!r}", what)])
         self.question = question
         self.budget = budget
+        self.configuration = configuration
         flat = question.flat
         self.concretization = Concretization(flat, question.policy, make_predicates(flat, predicates), seed=seed)
-        self.expander: Expander = NativeExpansion(self.concretization, seed=seed)
+        self.expander = make_expander(self.concretization, configuration, seed=seed, worker=worker)
         # A state in which the unsafe condition has no value is not known to be safe.
         safe = conjunction([definedness(question.unsafe), negation(question.unsafe)])
         self.unsafe = question.simplified(negation(safe))
         found = self.concretization.predicates
         self.graph = AbstractGraph(found, StateSet(found.words, budget))
+
+    @property
+    def over_approximates(self) -> bool:
+        """Is it the configuration that takes what it cannot refute for a transition?"""
+        configuration = CONFIGURATIONS.get(self.configuration)
+        return configuration is not None and configuration.over_approximates
 
     def run(self) -> Iterator[Progress]:
         yield from self._find_starts()
@@ -148,14 +177,22 @@ class PpaSearch:
             "transition_pairs": graph.pairs,
             "operator_transitions": graph.by_operator,
             "undecided_transitions": graph.undecided,
+            "over_approximation": int(self.over_approximates),
             "expanded": graph.expanded,
             **self.concretization.counts.statistics(),
         }
 
 
-def abstract(question: SafetyQuestion, predicates: Iterable[Expression], budget: Budget, *, seed: int = 0) -> Run:
+def abstract(
+    question: SafetyQuestion,
+    predicates: Iterable[Expression],
+    budget: Budget,
+    *,
+    configuration: str = NATIVE,
+    seed: int = 0,
+) -> Run:
     """The engine: build the abstraction, and say what it proves."""
-    search = PpaSearch(question, predicates, budget, seed=seed)
+    search = PpaSearch(question, predicates, budget, configuration=configuration, seed=seed)
     graph = search.graph
     try:
         yield from search.run()
@@ -163,6 +200,8 @@ def abstract(question: SafetyQuestion, predicates: Iterable[Expression], budget:
         # What is not expanded yet may lead anywhere.
         open_ends = set(range(graph.expanded, graph.states.count))
         return _result(search, exhausted.reason, graph.may_reach(graph.unsafe | open_ends), finished=False)
+    finally:
+        search.expander.close()
     return _result(search, "", graph.may_reach(graph.unsafe), finished=True)
 
 
@@ -173,14 +212,20 @@ def _result(search: PpaSearch, reason: str, doubtful: set[int], *, finished: boo
     statistics = search.statistics()
     statistics["abstract_start_states_safe"] = len(starts) - open_starts
     statistics["abstract_start_states_open"] = open_starts
-    verdicts = StartVerdicts(safe=len(starts) - open_starts, unsafe=0, open=open_starts)
-    if not finished:
-        return Result("unknown", reason, "ppa", statistics, starts=verdicts)
-    if not graph.unsafe:
-        return Result("holds", "no abstract unsafe state is reachable", "ppa", statistics, starts=verdicts)
-    text = (
-        "the abstraction reaches an unsafe state: it may really be unsafe, or the predicates are too coarse"
-        if open_starts
-        else "no abstract start state reaches an unsafe state"
+    verdict: Verdict = "holds" if finished and not open_starts else "unknown"
+    if finished and not graph.unsafe:
+        reason = "no abstract unsafe state is reachable"
+    elif finished and not open_starts:
+        reason = "no abstract start state reaches an unsafe state"
+    elif finished:
+        reason = "the abstraction reaches an unsafe state: it may really be unsafe, or the predicates are too coarse"
+        if search.over_approximates:
+            reason += " (and without exact tests it is coarser than they are)"
+    return Result(
+        verdict,
+        reason,
+        "ppa",
+        statistics,
+        arithmetic=search.expander.arithmetic,
+        starts=StartVerdicts(safe=len(starts) - open_starts, unsafe=0, open=open_starts),
     )
-    return Result("unknown" if open_starts else "holds", text, "ppa", statistics, starts=verdicts)
