@@ -18,8 +18,9 @@ from dataclasses import replace
 import numpy as np
 
 from policyproof.encodings.linear import NotLinear
+from policyproof.encodings.milp_literals import LiteralBuilder
 from policyproof.encodings.paths import Choice, Lemma, Requirement, Stage
-from policyproof.encodings.piecewise import ENOUGH, LEAST_MARGIN, TOLERANCE, Program, ProgramBuilder, Row
+from policyproof.encodings.piecewise import ENOUGH, LEAST_MARGIN, TOLERANCE, Program, Row
 from policyproof.encodings.question import Question
 from policyproof.model.expressions import TRUE, Expression
 
@@ -27,7 +28,7 @@ Group = tuple[int, ...]
 """Binary columns of which at most one is 1; the group is on where one is."""
 
 
-class PathProgram(ProgramBuilder):
+class PathProgram(LiteralBuilder):
     """The program of all stages so far."""
 
     def __init__(self) -> None:
@@ -56,6 +57,8 @@ class PathProgram(ProgramBuilder):
     def with_target(self, conditions: Sequence[Requirement]) -> Program:
         """The program of paths that end where these conditions hold; the stages stay as they are."""
         own = self.program
+        known = self._literals, self.position, self.scale, self.linearisation
+        self._literals, self.position, self.scale = dict(self._literals), dict(self.position), dict(self.scale)
         self.program = replace(
             own,
             lower=list(own.lower),
@@ -63,6 +66,8 @@ class PathProgram(ProgramBuilder):
             integer=list(own.integer),
             rows=list(own.rows),
             clauses=list(own.clauses),
+            units=list(own.units),
+            middles=list(own.middles),
         )
         try:
             for requirement in conditions:
@@ -70,6 +75,7 @@ class PathProgram(ProgramBuilder):
             return self.program
         finally:
             self.program = own
+            self._literals, self.position, self.scale, self.linearisation = known
 
     def learn(self, lemma: Lemma, step: int, names: dict[str, str], choices: Sequence[Choice]) -> None:
         """Between `step` and the next one, other outputs than the known one are out of the question there."""
@@ -98,13 +104,12 @@ class PathProgram(ProgramBuilder):
         """A column that is 1 where one of the conditions holds (and may be 1 elsewhere)."""
         column = self.program.add(0.0, 1.0, integer=True)
         for condition in conditions:
-            holds = Row((column,), (-1.0,), -1.0)
-            self._add_clause([[holds], *(self._rows(part) for part in self.linearisation.negated(condition))])
+            self.add_unless(Row((column,), (-1.0,), -1.0), condition)
         return column
 
     def _require(self, requirement: Requirement, selected: dict[int, int]) -> None:
         groups = [] if requirement.when is None else [tuple(selected[option] for option in requirement.when)]
-        for clause in self.linearisation.clauses(requirement.condition):
+        for clause in self.clauses(requirement.condition):
             alternatives = [self._rows(alternative) for alternative in clause]
             if len(alternatives) == 1:
                 for row in alternatives[0]:
