@@ -24,27 +24,10 @@ from policyproof.policy.network import Affine, Network
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, UnsupportedFeature
-from tests.support.naive_abstraction import AbstractState, naive_abstraction, random_predicates
+from tests.support.naive_abstraction import found_by, naive_abstraction, random_predicates
 from tests.support.random_models import RandomSystem, random_system
 
 FIRST_SEED = int(os.environ.get("POLICYPROOF_SEED", "0"))
-
-
-def found_by(search: PpaSearch, locations: list[list[str]]) -> list[AbstractState]:
-    """The abstract states of a search in the words of the naive twin."""
-    graph = search.graph
-    truths = graph.truths(np.arange(graph.states.count))
-    given = graph.predicates.given
-    states: list[AbstractState] = []
-    for row in truths.tolist():
-        places, position = [], given
-        for names in locations:
-            # The atoms `location <= k`: the first that holds says where.
-            flags = row[position : position + len(names) - 1]
-            places.append(names[flags.index(True) if True in flags else len(names) - 1])
-            position += len(names) - 1
-        states.append((tuple(row[:given]), tuple(places)))
-    return states
 
 
 def check(system: RandomSystem, shares: Counter[str]) -> None:
@@ -61,18 +44,12 @@ def check(system: RandomSystem, shares: Counter[str]) -> None:
     for _ in search.run():
         pass
     graph = search.graph
-    names = [[location.name for location in part.locations] for part in system.model.model.automata]
-    states = found_by(search, names)
-    labels = [None if label < 0 else flat.labels[label] for _, label, _ in graph.transitions]
-    transitions = {
-        (states[source], label, states[target])
-        for (source, _, target), label in zip(graph.transitions, labels, strict=True)
-    }
+    found = found_by(search, system.model.model)
     where = f"seed {system.seed}"
-    assert {states[number] for number in graph.start.tolist()} == expected.start, where
-    assert set(states) == expected.states, where
-    assert transitions == expected.transitions, where
-    assert {states[number] for number in graph.unsafe} == expected.unsafe, where
+    assert found.start == expected.start, where
+    assert found.states == expected.states, where
+    assert found.transitions == expected.transitions, where
+    assert found.unsafe == expected.unsafe, where
     assert graph.undecided == 0, where
     result = drive(abstract(question, predicates, Budget()))
     assert result.starts is not None
@@ -82,7 +59,7 @@ def check(system: RandomSystem, shares: Counter[str]) -> None:
     shares[result.verdict] += 1
     shares["filtered"] += system.policy is not None and system.policy.filter
     shares["relations"] += search.concretization.counts.tests.get("policy_transition_tests", 0) > 0
-    shares["several abstract states"] += len(states) > 2
+    shares["several abstract states"] += len(found.states) > 2
     shares["unsafe reached"] += bool(graph.unsafe)
 
 

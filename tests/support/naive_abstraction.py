@@ -7,8 +7,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from policyproof.engines.ppa.search import PpaSearch
 from policyproof.evidence.interpreter import Interpreter
 from policyproof.evidence.plain_values import Undefined, value_of
+from policyproof.model.automata import Model
 from policyproof.model.expressions import TRUE, Expression, apply, constant
 from policyproof.model.properties import SafetyProperty
 from tests.support.naive import Key, naive_search
@@ -78,6 +82,41 @@ def naive_abstraction(system: RandomSystem, atoms: Sequence[Expression]) -> Naiv
             break
         bad |= more
     return NaiveAbstraction(start, states, transitions, unsafe, start - bad)
+
+
+@dataclass(frozen=True)
+class FoundAbstraction:
+    """What an engine found, in the words of the naive twin."""
+
+    start: set[AbstractState]
+    states: set[AbstractState]
+    transitions: set[tuple[AbstractState, str | None, AbstractState]]
+    unsafe: set[AbstractState]
+
+
+def found_by(search: PpaSearch, model: Model) -> FoundAbstraction:
+    """The abstraction that a search has built."""
+    graph, labels = search.graph, search.question.flat.labels
+    locations = [[location.name for location in part.locations] for part in model.automata]
+    given = graph.predicates.given
+    states: list[AbstractState] = []
+    for row in graph.truths(np.arange(graph.states.count)).tolist():
+        places, position = [], given
+        for names in locations:
+            # The atoms `location <= k`: the first that holds says where.
+            flags = row[position : position + len(names) - 1]
+            places.append(names[flags.index(True) if True in flags else len(names) - 1])
+            position += len(names) - 1
+        states.append((tuple(row[:given]), tuple(places)))
+    return FoundAbstraction(
+        {states[number] for number in graph.start.tolist()},
+        set(states),
+        {
+            (states[source], None if label < 0 else labels[label], states[target])
+            for source, label, target in graph.transitions
+        },
+        {states[number] for number in graph.unsafe},
+    )
 
 
 def random_predicates(system: RandomSystem, rng: random.Random) -> list[Expression]:
