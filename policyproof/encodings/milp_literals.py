@@ -14,6 +14,7 @@ truth values; every state extends to literals.
 
 from __future__ import annotations
 
+from policyproof.encodings.box_unions import operands
 from policyproof.encodings.linear import Clauses, NotLinear
 from policyproof.encodings.piecewise import ProgramBuilder, Row
 from policyproof.encodings.question import Column, Question
@@ -56,17 +57,17 @@ class LiteralBuilder(ProgramBuilder):
         stack = [condition]
         while stack:
             node = stack[-1]
-            operands = _operands(node)
-            missing = [part for part in operands if part.serial not in done]
+            below = _operands(node)
+            missing = [part for part in below if part.serial not in done]
             if missing and node.serial not in done:
                 stack += missing
                 continue
             stack.pop()
             if node.serial not in done:
-                done[node.serial] = self._made(node, operands, [done[part.serial] for part in operands])
+                done[node.serial] = self._made(node, [done[part.serial] for part in below])
         return done[condition.serial]
 
-    def _made(self, node: Expression, operands: list[Expression], parts: list[Expression]) -> Expression:
+    def _made(self, node: Expression, parts: list[Expression]) -> Expression:
         """A node whose parts are made: numbers as they are, truth values as literals."""
         if node.operator in ("∧", "∨"):
             return self._connected(node.operator, parts)
@@ -139,13 +140,4 @@ def _is_literal(condition: Expression) -> bool:
 
 def _operands(node: Expression) -> list[Expression]:
     """The arguments; those of nested uses of a connective all together."""
-    if node.operator not in ("∧", "∨"):
-        return list(node.arguments)
-    found, stack = [], list(reversed(node.arguments))
-    while stack:
-        part = stack.pop()
-        if part.operator == node.operator:
-            stack.extend(reversed(part.arguments))
-        else:
-            found.append(part)
-    return found
+    return operands(node, node.operator) if node.operator in ("∧", "∨") else list(node.arguments)

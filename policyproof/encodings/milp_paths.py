@@ -12,15 +12,16 @@ only: a path that exists satisfies every row with room to spare, so that an infe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from policyproof.encodings.box_unions import Ends, boxes_of
 from policyproof.encodings.linear import NotLinear
 from policyproof.encodings.milp_literals import LiteralBuilder
 from policyproof.encodings.paths import Choice, Lemma, Requirement, Stage
-from policyproof.encodings.piecewise import ENOUGH, LEAST_MARGIN, TOLERANCE, Program, Row
+from policyproof.encodings.piecewise import ENOUGH, LEAST_MARGIN, TOLERANCE, WHOLE_LOOSENING, Program, Row
 from policyproof.encodings.question import Question
 from policyproof.model.expressions import TRUE, Expression
 
@@ -109,6 +110,10 @@ class PathProgram(LiteralBuilder):
 
     def _require(self, requirement: Requirement, selected: dict[int, int]) -> None:
         groups = [] if requirement.when is None else [tuple(selected[option] for option in requirement.when)]
+        boxes = boxes_of(requirement.condition)
+        if boxes is not None and len(boxes) > 1:
+            self._unite(boxes, groups)
+            return
         for clause in self.clauses(requirement.condition):
             alternatives = [self._rows(alternative) for alternative in clause]
             if len(alternatives) == 1:
@@ -118,6 +123,28 @@ class PathProgram(LiteralBuilder):
                 self._add_clause([*alternatives, [self._off(groups)]])
             else:
                 self._add_clause(alternatives)
+
+    def _unite(self, boxes: Sequence[Mapping[str, Ends]], groups: Sequence[Group]) -> None:
+        """The state is in one of the boxes (see `box_unions`), where the group is on."""
+        program = self.program
+        chosen = [program.add(0.0, 1.0, integer=True) for _ in boxes]
+        on = tuple(column for group in groups for column in group)
+        # As many as the group says, which is one or none.
+        factors = (*(1.0,) * len(chosen), *(-1.0,) * len(on))
+        program.rows.append(Row((*chosen, *on), factors, 0.0 if on else 1.0, equal=True))
+        for name in sorted({name for box in boxes for name in box}):
+            column = self.position[name]
+            (unit, middle), low, high = self.scale[name], program.lower[column], program.upper[column]
+            for side, sign, end in ((0, -1.0, -low), (1, 1.0, high)):
+                # sign · x + Σ (end - sign · end_i) b_i <= end, in the column's units.
+                if not np.isfinite(end):
+                    raise NotLinear(["a variable without bounds"])
+                ends = [box.get(name, (None, None))[side] for box in boxes]
+                limits = [end if value is None else sign * (float(value) - middle) / unit for value in ends]
+                gaps = [max(end - limit, 0.0) for limit in limits]
+                if any(gaps):
+                    room = WHOLE_LOOSENING if program.integer[column] else TOLERANCE * (1 + abs(low) + abs(high))
+                    program.rows.append(Row((column, *chosen), (sign, *gaps), end + room, room=room))
 
     @staticmethod
     def _off(groups: Sequence[Group]) -> Row:
