@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 from collections import Counter
@@ -28,6 +29,15 @@ from tests.support.naive_abstraction import found_by, naive_abstraction, random_
 from tests.support.random_models import RandomSystem, random_system
 
 FIRST_SEED = int(os.environ.get("POLICYPROOF_SEED", "0"))
+
+
+LARGEST = 1000
+"""The definition looks at all states, so the default tests leave out the systems with more."""
+
+
+def state_count(system: RandomSystem) -> int:
+    ranges = (item.domain.range for item in flatten(system.model.model).variables)
+    return math.prod(int(high) - int(low) + 1 for low, high in ranges)
 
 
 def check(system: RandomSystem, shares: Counter[str]) -> None:
@@ -74,7 +84,10 @@ def report(shares: Counter[str]) -> None:
 def test_random_abstractions_are_those_of_the_definition() -> None:
     shares: Counter[str] = Counter()
     for seed in range(FIRST_SEED, FIRST_SEED + 60):
-        check(random_system(seed), shares)
+        system = random_system(seed)
+        if state_count(system) <= LARGEST:
+            check(system, shares)
+    assert shares["systems"] >= 30
     report(shares)
 
 

@@ -46,7 +46,7 @@ def key_of(state: Configuration) -> Key:
 def naive_search(model: Model, question: SafetyProperty, policy: Policy | None) -> NaiveResult:
     interpreter = _Counting(model)
     result = NaiveResult()
-    starts = list(_start_states(interpreter, question))
+    starts = list(start_states(interpreter, question))
     depth: dict[Key, int] = {key_of(state): 0 for state in starts}
     edges = result.edges
     unsafe: set[Key] = set()
@@ -136,7 +136,7 @@ def _allowed(
     return {None, decision.label, *environment}
 
 
-def _start_states(interpreter: Interpreter, question: SafetyProperty):  # type: ignore[no-untyped-def]
+def start_states(interpreter: Interpreter, question: SafetyProperty):  # type: ignore[no-untyped-def]
     """All assignments, one after the other."""
     model = interpreter.model
     variables = [item for item in model.variables if not item.transient]

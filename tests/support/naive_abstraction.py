@@ -15,7 +15,7 @@ from policyproof.evidence.plain_values import Undefined, value_of
 from policyproof.model.automata import Model
 from policyproof.model.expressions import TRUE, Expression, apply, constant
 from policyproof.model.properties import SafetyProperty
-from tests.support.naive import Key, naive_search
+from tests.support.naive import Key, key_of, naive_search, start_states
 from tests.support.random_models import RandomSystem
 
 AbstractState = tuple[tuple[bool, ...], tuple[str, ...]]
@@ -45,11 +45,10 @@ def naive_abstraction(system: RandomSystem, atoms: Sequence[Expression]) -> Naiv
     model = system.model.model
     interpreter = Interpreter(model)
     question = system.question
-    started = naive_search(model, question, None)
     # From everywhere: an abstract state stands for states that nothing reaches, too.
     anywhere: SafetyProperty = dataclasses.replace(question, start=TRUE)
     every = naive_search(model, anywhere, system.policy)
-    if every.undefined_unsafe or started.undefined_unsafe:
+    if every.undefined_unsafe:
         return NaiveAbstraction(set(), set(), set(), set(), set(), undefined_unsafe=True)
 
     def abstract(key: Key) -> AbstractState:
@@ -63,7 +62,7 @@ def naive_abstraction(system: RandomSystem, atoms: Sequence[Expression]) -> Naiv
         for key, state in every.configurations.items()
         if holds(question.unsafe, interpreter.valuation(state))  # type: ignore[arg-type]
     }
-    start = {of[key] for key in started.start_keys}
+    start = {of[key_of(state)] for state in start_states(interpreter, question)}
     successors: dict[AbstractState, set[tuple[str | None, AbstractState]]] = {}
     for source, label, target in all_transitions:
         successors.setdefault(source, set()).add((label, target))
