@@ -138,9 +138,8 @@ RECIPES: tuple[Recipe, ...] = (
     *_racetrack("racetrack-barto-big", {16: 60_000, 32: 40_000, 64: 30_000}),
     *_continuous(),
     *_sliding_tiles({
-        # The small ones are in a hurry, and unsafe now and then.
-        16: Effort(updates=40_000, rate=1e-2, caution=0.3),
-        32: Effort(updates=40_000, rate=1e-2, caution=0.3),
+        16: Effort(updates=200_000, rate=1e-2),
+        32: Effort(updates=200_000, rate=1e-2),
         64: Effort(updates=100_000, rate=1e-2),
     }),
     *_transport("transport", {16: 80_000, 32: 80_000, 64: 60_000}),
