@@ -96,7 +96,7 @@ class NativeExpansion:
         possible, only = self._select(areas, budget)
         with counts.test("applicability_tests", 0):
             candidates = self._apply(truths, areas, possible, budget)
-        with counts.test("enumeration", len(candidates)):
+        with counts.test("enumerations", len(candidates)):
             complete = self.concretization.enumerate_states(candidates, budget)
         return self._test(complete, only, budget)
 
