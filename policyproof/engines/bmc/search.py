@@ -46,14 +46,19 @@ def check_paths(
     length: int | None = None,
     go_on: bool = False,
     seed: int = 0,
+    worker: Worker | None = None,
 ) -> Run:
-    """Look for unsafe paths of up to `length` steps; `go_on`: also after one is found, as for ICAPS22's Table 2."""
+    """Look for unsafe paths of up to `length` steps; `go_on`: also after one is found, as for ICAPS22's Table 2.
+
+    `worker`: a child process for the solver that is used for several questions.
+    """
     if solver not in SOLVERS:
         raise InvalidInput(f"bmc has no solver {solver!r} (there are: {', '.join(SOLVERS)})")
-    search = PathSearch(question, budget or Budget(), solver=solver, length=length, go_on=go_on, seed=seed)
+    search = PathSearch(
+        question, budget or Budget(), solver=solver, length=length, go_on=go_on, seed=seed, worker=worker
+    )
     try:
-        with search.worker:
-            yield from search.run()
+        yield from search.run()
     except ResourceExhausted as exhausted:
         search.stopped = exhausted.reason
     except Undecided as undecided:
@@ -63,6 +68,9 @@ def check_paths(
             features = [Feature("the model", f"{part} in {search.solver.name}") for part in reason.reasons]
             raise UnsupportedFeature(features) from None
         search.stopped = f"{reason} in {search.solver.name} after {search.checked + 1} steps"
+    finally:
+        if worker is None:
+            search.worker.close()
     return search.result()
 
 
@@ -70,7 +78,15 @@ class PathSearch:
     """One search; its fields can be read after any step of `run`."""
 
     def __init__(
-        self, question: SafetyQuestion, budget: Budget, *, solver: str, length: int | None, go_on: bool, seed: int
+        self,
+        question: SafetyQuestion,
+        budget: Budget,
+        *,
+        solver: str,
+        length: int | None,
+        go_on: bool,
+        seed: int,
+        worker: Worker | None,
     ) -> None:
         self.question = question
         self.budget = budget
@@ -80,7 +96,7 @@ class PathSearch:
         self.images = Images(question.flat, question.policy)
         _refuse_what_has_no_encoding(question, self.images, solver)
         self.unrolling = Unrolling(question, self.images)
-        self.worker = Worker(SOLVERS[solver].name)
+        self.worker = Worker(SOLVERS[solver].name) if worker is None else worker
         follower = Follower(question, self.images.operators)
         self.solver = SOLVERS[solver](self.unrolling, follower, self.worker, seed=seed)
         self.checked = -1
