@@ -133,6 +133,9 @@ def make_chain(network: Network) -> Chain:
             close(CLIP, layer.lower, layer.upper)
         elif isinstance(layer, Activation):
             close(_KINDS[layer.kind], layer.slope)
+    if isinstance(network.layers[-1] if network.layers else None, Normalise):
+        # Its weights are rounded, and rows take differences of the last weights as exact.
+        close(IDENTITY)
     weights, bias = pending if pending is not None else (np.eye(size), np.zeros(size))
     return Chain(tuple(stages), np.ascontiguousarray(weights), np.ascontiguousarray(bias), network.input_size)
 

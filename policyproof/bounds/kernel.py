@@ -284,14 +284,13 @@ def interval_stage(weights, low, high, magnitude, bias, out_low, out_high, out_m
         w = weights[i]
         a, b, reach = 0.0, 0.0, 0.0
         for j in range(columns):
-            size = abs(w[j])
-            centre = w[j]
-            # 2 * positive part, 2 * negative part
-            a += (size + centre) * low[j] - (size - centre) * high[j]
-            b += (size + centre) * high[j] - (size - centre) * low[j]
-            reach += size * magnitude[j]
-        out_low[i] = 0.5 * a + bias[i]
-        out_high[i] = 0.5 * b + bias[i]
+            # Not (|w| + w) / 2, which overflows where the magnitude does not.
+            positive, negative = max(w[j], 0.0), min(w[j], 0.0)
+            a += positive * low[j] + negative * high[j]
+            b += positive * high[j] + negative * low[j]
+            reach += abs(w[j]) * magnitude[j]
+        out_low[i] = a + bias[i]
+        out_high[i] = b + bias[i]
         out_magnitude[i] = reach + abs(bias[i])
 
 

@@ -76,7 +76,8 @@ class Relaxation:
         for stage in self.chain.stages:
             weights, bias, first, second = map(self._array, (stage.weights, stage.bias, stage.first, stage.second))
             size = xp.abs(weights)
-            positive, negative = 0.5 * (size + weights), 0.5 * (weights - size)
+            nothing = xp.zeros_like(weights)
+            positive, negative = xp.maximum(weights, nothing), xp.minimum(weights, nothing)
             reach = magnitude @ size.T + xp.abs(bias)
             self.floor = self.floor + FLOOR * (reach.sum(-1) + magnitude.sum(-1))
             error = reach * self.factor + self.floor[:, None]

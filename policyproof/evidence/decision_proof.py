@@ -25,7 +25,7 @@ from math import ceil, floor, trunc
 from typing import Any
 
 from policyproof.evidence.plain_policy import decide
-from policyproof.evidence.plain_values import Undefined, value_of
+from policyproof.evidence.plain_values import NotSettled, Undefined, value_of
 from policyproof.model.automata import Variable
 from policyproof.model.expressions import Expression, variables_of
 from policyproof.policy.network import Activation, Affine, Clip, Network, Normalise
@@ -39,8 +39,12 @@ Ends = tuple[Any, Any]
 Box = dict[str, Ends]
 
 
+_UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, Undefined)
+"""What a proof that is no proof runs into."""
+
+
 class Rejected(Exception):
-    """The proof does not show what it claims: which node, and why."""
+    """The proof does not show what it claims: which node (-1: before the first one), and why."""
 
 
 def check_decision_proof(
@@ -54,25 +58,28 @@ def check_decision_proof(
     """Check that `proof["output"]` is chosen in no state of the proof's box; the number of nodes, or `Rejected`."""
     if proof.get("schema") != SCHEMA:
         raise InvalidInput(f"expected {SCHEMA!r}, found {proof.get('schema')!r}", where="proof")
-    if proof["variables"] != [item.name for item in variables]:
-        raise Rejected(f"the proof is about the variables {proof['variables']}")
+    if proof.get("variables") != [item.name for item in variables]:
+        raise Rejected(f"the proof is about the variables {proof.get('variables')}")
     if (applicability is not None) != policy.filter:
         raise InvalidInput("the applicability of the outputs is needed exactly when the policy filters")
-    checker = _Checker(policy, variables, int(proof["output"]), condition, applicability)
-    ends = zip(map(Fraction, proof["lower"]), map(Fraction, proof["upper"]), strict=True)
-    stack: list[Box] = [dict(zip(proof["variables"], ends, strict=True))]
-    for number, node in enumerate(proof["nodes"]):
-        if not stack:
-            raise Rejected(f"node {number}: the tree has ended before")
-        try:
+    number, nodes = -1, proof.get("nodes", [])
+    try:
+        checker = _Checker(policy, variables, proof["output"], condition, applicability)
+        stack = [checker.whole(proof["lower"], proof["upper"])]
+        for number in range(len(nodes)):
+            node = nodes[number]
+            if not stack:
+                raise Rejected("the tree has ended before")
             stack.extend(reversed(checker.node(node, stack.pop())))
-        except (LookupError, TypeError, ValueError, Undefined) as error:
-            raise Rejected(f"node {number} cannot be read: {type(error).__name__}: {error}") from error
-        except Rejected as reason:
-            raise Rejected(f"node {number}: {reason}") from None
+    except _UNREADABLE as error:
+        raise Rejected(f"node {number} cannot be read: {type(error).__name__}: {error}") from error
+    except NotSettled:
+        raise Rejected(f"node {number}: a decision is not settled by the digits that are tried") from None
+    except Rejected as reason:
+        raise Rejected(f"node {number}: {reason}") from None
     if stack:
         raise Rejected(f"{len(stack)} boxes are left without a node")
-    return len(proof["nodes"])
+    return len(nodes)
 
 
 class _Checker:
@@ -84,18 +91,39 @@ class _Checker:
         condition: Expression | None,
         applicability: Sequence[Expression] | None,
     ) -> None:
-        if not 0 <= output < len(policy.labels):
-            raise Rejected(f"there is no output {output}")
-        self.policy, self.variables, self.output = policy, list(variables), output
+        self.policy, self.variables = policy, list(variables)
+        self.output = self._known(output)
         self.condition, self.applicability = condition, applicability
         seen = variables_of([*([] if condition is None else [condition]), *(applicability or [])])
         self.read = policy.reads | seen
+
+    def _known(self, output: Any) -> int:
+        """An index of an output; nothing else will do, and no counting from the end."""
+        if type(output) is not int or not 0 <= output < len(self.policy.labels):
+            raise Rejected(f"there is no output {output!r}")
+        return output
+
+    def whole(self, lower: Sequence[Any], upper: Sequence[Any]) -> Box:
+        """The box that the proof is about."""
+        box = {}
+        for item, low, high in zip(self.variables, lower, upper, strict=True):
+            box[item.name] = (self._value(item, low), self._value(item, high))
+        return box
+
+    @staticmethod
+    def _value(item: Variable, given: Any) -> Fraction:
+        value = Fraction(given)
+        if item.domain.kind != "real" and value.denominator != 1:
+            raise Rejected(f"{given} is no value of {item.name}, which has integers")
+        return value
 
     def node(self, node: Sequence[Any], box: Box) -> list[Box]:
         """Check one node; the boxes of its children."""
         kind = node[0]
         if kind == "split":
-            return self._split(self.variables[node[1]], Fraction(node[2]), box)
+            if type(node[1]) is not int or not 0 <= node[1] < len(self.variables):
+                raise Rejected(f"there is no variable {node[1]!r}")
+            return self._split(self.variables[node[1]], node[2], box)
         if kind == "outside":
             if self.condition is None:
                 raise Rejected("the region has no condition")
@@ -110,8 +138,9 @@ class _Checker:
             raise Rejected(f"unknown kind {kind!r}")
         return []
 
-    def _split(self, item: Variable, value: Fraction, box: Box) -> list[Box]:
+    def _split(self, item: Variable, given: Any, box: Box) -> list[Box]:
         low, high = box[item.name]
+        value = self._value(item, given)
         if not low <= value <= high:
             raise Rejected(f"{item.name} is split at {value}, outside {low} .. {high}")
         above = value if item.domain.kind == "real" else value + 1
@@ -160,11 +189,13 @@ class _Checker:
             self._greater(facts["plain"], slopes, box)
 
     def _everywhere(self, output: int, box: Box) -> None:
-        if self.applicability is None or not certain(self.applicability[output], box):
+        if self.applicability is None or not certain(self.applicability[self._known(output)], box):
             raise Rejected(f"output {output} may be inapplicable")
 
     def _greater(self, winner: int, slopes: Sequence[Any], box: Box) -> None:
         """Is the winner greater in the whole box (or as great, with a lower index)?"""
+        if self._known(winner) == self.output:
+            raise Rejected("an output does not beat itself")
         number = 0
         if self.policy.switch is not None:
             low, high, defined = interval(self.policy.switch, box)
@@ -200,7 +231,7 @@ def least_value(network: Network, inputs: Sequence[Ends], row: Sequence[Fraction
     """A lower bound of `row · outputs` on a box of inputs; `slopes[k]` are those of the k-th activation."""
     steps: list[Any] = []
     interval_ends = [(Fraction(low), Fraction(high)) for low, high in inputs]
-    given = iter(slopes)
+    given = list(slopes)
     for layer in network.layers:
         if isinstance(layer, (Affine, Normalise)):
             rows, constants = _affine(layer, len(interval_ends))
@@ -219,7 +250,7 @@ def least_value(network: Network, inputs: Sequence[Ends], row: Sequence[Fraction
                 )
                 for unit, (low, high) in zip(units, interval_ends, strict=True)
             ]
-            lower_slopes, upper_slopes = next(given)
+            lower_slopes, upper_slopes = given.pop(0)
             lines = []
             for i, (low, high) in enumerate(ends):
                 function, kinks = _function(layer, i)

@@ -149,6 +149,16 @@ def _real_product(x, y):
 
 
 @_jit
+def _quotients(la, ha, lb, hb):
+    """What a / b can be, for b bounded away from zero."""
+    p, q, r, s = la / lb, la / hb, ha / lb, ha / hb
+    # Infinity over infinity is anything; a minimum with NaN may be either of its arguments.
+    if math.isnan(p) or math.isnan(q) or math.isnan(r) or math.isnan(s):
+        return -np.inf, np.inf
+    return down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s)))
+
+
+@_jit
 def forward(op, t, a, b, c, lo, hi, flo, fhi):
     """Compute the interval of one instruction's result from those of its arguments."""
     if op < FADD:
@@ -251,8 +261,7 @@ def forward_real(op, t, a, b, c, lo, hi, flo, fhi):
         flo[t], fhi[t] = down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s)))
     elif op == FDIV:
         if lb > 0.0 or hb < 0.0:
-            p, q, r, s = la / lb, la / hb, ha / lb, ha / hb
-            flo[t], fhi[t] = down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s)))
+            flo[t], fhi[t] = _quotients(la, ha, lb, hb)
         else:
             flo[t], fhi[t] = -np.inf, np.inf
     elif op == FMIN:
@@ -465,7 +474,7 @@ def _require_order(a, b, gap, lo, hi):
 @_jit
 def _require_different(a, b, lo, hi):
     """a != b, where b is a single value at an end of a."""
-    if lo[b] == hi[b]:
+    if lo[b] == hi[b] and abs(lo[b]) < INFINITE:
         if lo[a] == lo[b]:
             lo[a] += 1
         if hi[a] == lo[b]:
@@ -533,8 +542,8 @@ def _backward_real(op, t, a, b, c, lo, hi, flo, fhi):
 def _divide_real(x, y, t, flo, fhi):
     """x * y = t with y bounded away from zero."""
     if flo[y] > 0.0 or fhi[y] < 0.0:
-        p, q, r, s = flo[t] / flo[y], flo[t] / fhi[y], fhi[t] / flo[y], fhi[t] / fhi[y]
-        _narrow_real(x, down(min(min(p, q), min(r, s))), up(max(max(p, q), max(r, s))), flo, fhi)
+        low, high = _quotients(flo[t], fhi[t], flo[y], fhi[y])
+        _narrow_real(x, low, high, flo, fhi)
 
 
 @_jit

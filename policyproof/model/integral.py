@@ -174,3 +174,14 @@ def _round(operator: str, a: _Fraction) -> Expression:
     if operator == "sgn":
         return signs
     return apply("ite", apply("≤", ZERO, signs), floor, ceiling)
+
+
+def is_integral(root: Expression) -> bool:
+    """Can this be computed in integers, exactly?"""
+    if root.kind == "real":
+        return False
+    try:
+        integral([root])
+    except NotIntegral:
+        return False
+    return True

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from policyproof.model.box_kernel import evaluate_boxes
 from policyproof.model.definedness import definedness
+from policyproof.model.enclosures import Undecided
 from policyproof.model.exact import ExactProgram
 from policyproof.model.expressions import Expression, conjunction, variables_of
 from policyproof.model.narrowing_kernel import FALSE, TRUE, UNDECIDED
 from policyproof.model.ranges import Range, specialise
 from policyproof.model.tape import Compiler, arity
 from policyproof.oracle.space import Integers, Space, Truths
+from policyproof.run.errors import ResourceExhausted
 from policyproof.run.threads import over_ranges
 
 __all__ = ["FALSE", "TRUE", "UNDECIDED", "Conditions"]
@@ -75,5 +77,8 @@ class Conditions:
         """`truth[state, condition]`, exactly."""
         certain, possible = self.on_boxes(states, states)
         for row in np.flatnonzero((certain != possible).any(axis=1)):
-            certain[row] = [value is True for value in self._program(self.space.valuation(states[row]))]
+            try:
+                certain[row] = [value is True for value in self._program(self.space.valuation(states[row]))]
+            except Undecided as reason:
+                raise ResourceExhausted(f"a condition is not settled in a state: {reason}") from None
         return certain

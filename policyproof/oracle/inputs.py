@@ -35,7 +35,8 @@ class InputMap:
         if missing:
             raise InvalidInput(f"the policy reads {', '.join(missing)}, which the regions do not have")
         # A number that does not exist cannot be fed to a network: the exact decision says so as an error.
-        if specialise([definedness_of(policy.inputs)], box)[0] is not TRUE:
+        read = [*policy.inputs, *([] if policy.switch is None else [policy.switch])]
+        if specialise([definedness_of(read)], box)[0] is not TRUE:
             raise InvalidInput("an input of the policy may be undefined in its domain", where=policy.source)
         compiler = Compiler([(item.name, item.domain.kind) for item in space.variables], box)
         self.space = space

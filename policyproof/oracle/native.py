@@ -170,7 +170,7 @@ class NativeOracle(BoxSearch):
         batch, uses = self.narrowed(inquiry, ledger.still_open(batch))
         inquiry.count("boxes", len(batch))
         relevant = self.relevant(inquiry, batch, uses)
-        small = self.space.sizes(batch.lower, batch.upper, relevant) <= self.enumerated
+        small = self.few(batch, relevant, self.enumerated)
         if small.any():
             self._enumerate(inquiry, batch.select(small), relevant[small], ledger)
             batch, uses, relevant = batch.select(~small), uses[~small], relevant[~small]

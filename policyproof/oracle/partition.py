@@ -101,7 +101,7 @@ def _step(search: BoxSearch, inquiry: Inquiry, batch: Batch) -> tuple[Batch, Bat
     relevant = search.relevant(inquiry, batch, uses)
     view = search.look(inquiry, batch)
     effect = search.strike_out(batch, view)
-    single = search.space.sizes(batch.lower, batch.upper, relevant) <= 1
+    single = search.few(batch, relevant, 1)
     alone = np.flatnonzero(single)
     if len(alone):
         # The policy sees one state: no bound is needed, and a tie needs more than a bound.

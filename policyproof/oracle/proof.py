@@ -116,7 +116,7 @@ class _Writer:
         for condition, rows in inquiry.by_condition(batch):
             uses[rows] = condition.reads[0]
         relevant = search.relevant(inquiry, batch, uses)
-        small = search.space.sizes(batch.lower, batch.upper, relevant) <= self.enumerated
+        small = search.few(batch, relevant, self.enumerated)
         self._states(numbers[small], batch.select(small), relevant[small])
         numbers, batch, uses, relevant = numbers[~small], batch.select(~small), uses[~small], relevant[~small]
         if not len(batch):

@@ -73,9 +73,11 @@ class Inquiry:
             yield self._conditions[number], pending[numbers == number]
 
     def members(self, batch: Batch, states: Integers) -> Integers:
-        """The rows in which the given state, one for every box, satisfies the region's condition."""
-        inside = batch.certain.copy()
+        """The rows in which the given point, one for every box, is a state that satisfies the region's condition."""
+        real = self.space.are_states(states)
+        inside = batch.certain & real
         for condition, rows in self.by_condition(batch):
+            rows = rows[real[rows]]
             inside[rows] = condition.at(states[rows])[:, 0]
         return np.flatnonzero(inside)
 
@@ -117,7 +119,7 @@ class BoxSearch:
         self.duels = Duels(policy, self.space, self.box, slope_iterations=slope_iterations, device=device)
         self.decider = Decider(policy, self.variables, self.box)
         self.resolution = resolution
-        self.at_resolution = f"not settled at the resolution of {resolution:g} for real variables"
+        self.at_resolution = f"not settled at the resolution of {resolution:g} for reals (62 bits for integers)"
         self.batch = 256
         """How many boxes are worked on at once; follows the clock."""
         self._seed = seed
@@ -184,9 +186,14 @@ class BoxSearch:
             result[rows] |= condition.reads[0]
         return np.asarray(result)
 
+    def few(self, batch: Batch, relevant: Truths, most: int) -> Truths:
+        """Which boxes have at most so many states in the relevant variables, so that all can be decided?"""
+        few = self.space.sizes(batch.lower, batch.upper, relevant) <= most
+        return np.asarray(few & ~self.space.far_out(batch.lower, batch.upper))
+
     def look(self, inquiry: Inquiry, batch: Batch) -> View:
         """Look at the boxes from their middles."""
-        middle = self.space.middles(batch.lower, batch.upper)
+        middle = self.space.representatives(batch.lower, batch.upper)
         network = self.duels.networks(batch.lower, batch.upper)
         applicable = None
         if inquiry.applicability is not None:
@@ -211,10 +218,14 @@ class BoxSearch:
     ) -> Integers:
         """The variable along which to halve every box; -1 where none is left that may be halved."""
         widths = self.space.widths(batch.lower, batch.upper)
-        splittable = relevant & np.where(self.space.real, widths > self._coarsest, widths > 0)
-        shares = widths / np.where(widths > 0, widths, 1.0).max(axis=1, initial=1e-300, keepdims=True)
+        # Between two neighbouring floats there is nothing to cut at, nor at an end that stands for infinity.
+        low, high, middle = map(self.space.as_floats, (batch.lower, batch.upper, view.middle))
+        cut = np.where(self.space.real, (low < middle) & (middle < high), batch.lower < batch.upper)
+        splittable = relevant & cut & np.where(self.space.real, widths > self._coarsest, widths > 0)
+        bounded = np.where(np.isfinite(widths), widths, 0.0)
+        shares = bounded / np.where(bounded > 0, bounded, 1.0).max(axis=1, initial=1e-300, keepdims=True)
         # Unbounded intervals first: nothing is known of them.
-        shares = np.where(np.isfinite(widths), np.nan_to_num(shares), 1e3)
+        shares = np.where(np.isfinite(widths), shares, 1e3)
         score: Floats = (
             _normalised(effect) + SHARE_OF_CONDITIONS * _normalised(np.where(uses, shares, 0.0)) + 1e-6 * shares
         )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
+from policyproof.model.tape import INTEGER_LIMIT, float_above, float_below
 from policyproof.policy.network import Floats
 
 Integers = NDArray[np.int64]
@@ -21,6 +22,14 @@ Truths = NDArray[np.bool_]
 
 FAR = 2.0**40
 """Where random points of unbounded intervals end."""
+
+
+def _inner_ends(item: Variable) -> tuple[float, float]:
+    """The least and the greatest float in a real domain."""
+    domain = item.domain
+    least = -np.inf if domain.lower is None or domain.kind == "bool" else float_above(Fraction(domain.lower))
+    greatest = np.inf if domain.upper is None or domain.kind == "bool" else float_below(Fraction(domain.upper))
+    return least, greatest
 
 
 class Space:
@@ -31,6 +40,8 @@ class Space:
         self.real = np.array([item.domain.kind == "real" for item in variables], dtype=np.bool_)
         self.reals = np.flatnonzero(self.real)
         self.integers = np.flatnonzero(~self.real)
+        ends = [_inner_ends(item) for item in self.variables]
+        self._least, self._greatest = (np.array([pair[side] for pair in ends], dtype=np.float64) for side in (0, 1))
 
     def valuation(self, state: Integers) -> dict[str, bool | int | Fraction]:
         """One state as exact values, by name."""
@@ -60,8 +71,24 @@ class Space:
         return result
 
     def widths(self, lower: Integers, upper: Integers) -> Floats:
-        """How wide the boxes are; zero exactly where an interval is a single value."""
-        return self.as_floats(upper) - self.as_floats(lower)
+        """How wide the boxes are; zero exactly where an interval is a single value (infinite ends: infinite)."""
+        # Differences of integers in unsigned arithmetic: those of floats would vanish beyond 2**53.
+        widths = (upper.view(np.uint64) - lower.view(np.uint64)).astype(np.float64)
+        widths[(lower <= -INTEGER_LIMIT) | (upper >= INTEGER_LIMIT)] = np.inf
+        if len(self.reals):
+            low, high = (np.ascontiguousarray(end[:, self.reals]).view(np.float64) for end in (lower, upper))
+            with np.errstate(invalid="ignore"):
+                widths[:, self.reals] = np.where(np.isfinite(low) & np.isfinite(high), high - low, np.inf)
+        return widths
+
+    def are_states(self, states: Integers) -> Truths:
+        """Which points are states: infinite ends are none, nor is what rounding outward put beside a domain."""
+        found = ((states > -INTEGER_LIMIT) & (states < INTEGER_LIMIT)) | self.real
+        if len(self.reals):
+            values = np.ascontiguousarray(states[:, self.reals]).view(np.float64)
+            least, greatest = self._least[self.reals], self._greatest[self.reals]
+            found[:, self.reals] = np.isfinite(values) & (least <= values) & (values <= greatest)
+        return np.asarray(found.all(axis=1))
 
     def empty(self, lower: Integers, upper: Integers) -> Truths:
         """Which boxes hold no state at all?"""
@@ -83,6 +110,26 @@ class Space:
             middle = np.where(np.isfinite(middle), middle, np.where(across, 0.0, away))
             result[:, self.reals] = np.clip(middle, low, high).view(np.int64)
         return np.asarray(result)
+
+    def representatives(self, lower: Integers, upper: Integers) -> Integers:
+        """A state of every box, about its middle; if this is none (`are_states`), the box has none, or is `far_out`."""
+        result = self.middles(lower, upper)
+        if len(self.reals):
+            low, high, middle = (
+                np.ascontiguousarray(ends[:, self.reals]).view(np.float64) for ends in (lower, upper, result)
+            )
+            low, high = np.maximum(low, self._least[self.reals]), np.minimum(high, self._greatest[self.reals])
+            inside = np.where(low <= high, np.minimum(np.maximum(middle, low), high), middle)
+            result[:, self.reals] = np.ascontiguousarray(inside).view(np.int64)
+        return result
+
+    def far_out(self, lower: Integers, upper: Integers) -> Truths:
+        """Boxes that an interval at infinity makes nothing but infinite: they hold states that no point stands for."""
+        middle = self.middles(lower, upper)
+        far = (np.abs(middle) >= INTEGER_LIMIT) & ~self.real
+        if len(self.reals):
+            far[:, self.reals] = ~np.isfinite(np.ascontiguousarray(middle[:, self.reals]).view(np.float64))
+        return np.asarray(far.any(axis=1))
 
     def random_points(self, generator: np.random.Generator, lower: Integers, upper: Integers) -> Integers:
         """One random point of every box."""
@@ -109,13 +156,18 @@ class Space:
         return np.asarray(counts.prod(axis=1))
 
     def points(self, lower: Integers, upper: Integers, relevant: Truths) -> tuple[Integers, Integers]:
-        """All points of small integer boxes in the relevant variables: `points[m, variable]`, `box[m]`."""
+        """All points of small integer boxes in the relevant variables: `points[m, variable]`, `box[m]`.
+
+        In the other variables they have some value that a state has.
+        """
         counts = np.where(relevant & ~self.real, upper - lower + 1, 1)
         total = counts.prod(axis=1)
         box = np.repeat(np.arange(len(lower)), total)
         number = np.arange(len(box)) - np.repeat(np.cumsum(total) - total, total)
-        points = lower[box]
+        points = self.representatives(lower, upper)[box]
         for column in np.flatnonzero((counts > 1).any(axis=0)):
-            points[:, column] += number % counts[box, column]
+            several = counts[box, column] > 1
+            values = lower[box, column] + number % counts[box, column]
+            points[:, column] = np.where(several, values, points[:, column])
             number = number // counts[box, column]
         return points, box

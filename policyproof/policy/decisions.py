@@ -20,6 +20,7 @@ from policyproof.model.batch_kernel import evaluate_batch
 from policyproof.model.definedness import definedness_of
 from policyproof.model.enclosures import Undecided
 from policyproof.model.expressions import TRUE
+from policyproof.model.integral import is_integral
 from policyproof.model.ranges import Range, specialise
 from policyproof.model.tape import Compiler, Tape
 from policyproof.policy.network import Floats
@@ -56,15 +57,13 @@ class Decider:
         self._defined = None if defined is TRUE else compiler.compile([defined])
         self._settled: dict[tuple[object, ...], tuple[int, bool]] = {}
         self.statistics = Statistics()
-        needs_exact_inputs = self._float_inputs.any() or not self._inputs.exact
-        if needs_exact_inputs and not self._inputs_are_variables():
+        read = [expression for expression in policy.inputs if not expression.is_variable] + switches
+        if not all(map(is_integral, read)):
             raise InvalidInput(
-                "decisions in batches need network inputs that are integers, truth values or plain real variables",
+                "decisions in batches need network inputs (and a switch) that are plain variables, or computed from "
+                "integers and truth values alone",
                 where=policy.source,
             )
-
-    def _inputs_are_variables(self) -> bool:
-        return all(expression.is_variable or expression.kind != "real" for expression in self.policy.inputs)
 
     def decide(self, states: NDArray[np.int64], applicable: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The winning output of every state; with `applicable[n, output]` the best applicable one, if any."""
@@ -97,7 +96,10 @@ class Decider:
         values = np.where(self._float_inputs, raw.view(np.float64), raw.astype(np.float64))
         selected = np.zeros(len(states), dtype=np.int64)
         if self._switch is not None:
-            switch_values = evaluate_batch(self._switch, states)[0][:, 0]
+            switched, overflow = evaluate_batch(self._switch, states)
+            if overflow:
+                raise ResourceExhausted("the switch of the policy left the 62 bits of batched arithmetic")
+            switch_values = switched[:, 0]
             selected[:] = -1
             for number, value in enumerate(self.policy.switch_values):
                 selected[switch_values == value] = number
@@ -108,7 +110,10 @@ class Decider:
     def _require_defined(self, states: NDArray[np.int64]) -> None:
         if self._defined is None:
             return
-        undefined = np.flatnonzero(evaluate_batch(self._defined, states)[0][:, 0] == 0)
+        defined, overflow = evaluate_batch(self._defined, states)
+        if overflow:
+            raise ResourceExhausted("whether the policy's inputs have values left the 62 bits of batched arithmetic")
+        undefined = np.flatnonzero(defined[:, 0] == 0)
         if len(undefined):
             state = self._named(states[undefined[0]])
             raise InvalidInput(f"an input of the policy has no value in {state}", where=self.policy.source)

@@ -117,6 +117,8 @@ class Network:
                     raise InvalidInput("a clip whose lower bound is above its upper bound", where=where)
             elif not (math.isfinite(layer.slope) and 0 <= layer.slope <= 1):
                 raise InvalidInput(f"a leaky ReLU with slope {layer.slope} (allowed: 0 to 1)", where=where)
+            elif layer.slope and layer.kind != "leaky_relu":
+                raise InvalidInput(f"a {layer.kind} has no slope, found {layer.slope}", where=where)
 
     @property
     def output_size(self) -> int:

@@ -9,6 +9,7 @@ Invariant: every state of an area stays in one of the areas that come of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,14 +19,17 @@ from policyproof.engines.ppa.literals import OPEN, Literals, Values
 from policyproof.engines.ppa.predicates import Predicates, Truths
 from policyproof.engines.ppa.preimages import Preimages, extended_variables
 from policyproof.engines.ppa.regions import NOTHING, Areas, PendingSets, join
+from policyproof.model.automata import Variable
 from policyproof.model.expressions import Expression
 from policyproof.model.flat import FlatModel
 from policyproof.model.start_states import domain_ends
+from policyproof.model.tape import INTEGER_LIMIT
 from policyproof.oracle.native import NativeOracle
 from policyproof.oracle.space import Integers, Space
 from policyproof.policy.network import Affine, Network
 from policyproof.policy.policy import Policy
 from policyproof.run.budget import Budget
+from policyproof.run.errors import Feature, UnsupportedFeature
 
 
 @dataclass(eq=False)
@@ -63,6 +67,7 @@ class Concretization:
         self.policy = policy
         self.predicates = predicates
         self.variables = extended_variables(flat)
+        _refuse_unbounded(self.variables)
         self.space = Space(self.variables)
         self.box = {item.name: item.domain.range for item in self.variables}
         self.literals = Literals(self.space, self.box)
@@ -161,6 +166,17 @@ class Concretization:
             exists[rows] = ~answers.impossible[:, 0]
             undecided[rows] = ~answers.impossible[:, 0] & ~answers.possible[:, 0]
         return exists, undecided
+
+
+def _refuse_unbounded(variables: Sequence[Variable]) -> None:
+    """Boxes hold integers below 2**62 only; what lies beyond would be lost."""
+    far = [
+        Feature(f"variable {item.name!r}", "an integer without bounds (or with bounds beyond 62 bits) in abstractions")
+        for item in variables
+        if item.domain.kind == "int" and max(map(abs, domain_ends(item))) >= INTEGER_LIMIT
+    ]
+    if far:
+        raise UnsupportedFeature(far)
 
 
 def one_label() -> Policy:
