@@ -185,6 +185,9 @@ def verify(
     prop = loaded.property(question) if isinstance(question, str) or question is None else question
     if policy is None and isinstance(prop, SafetyProperty) and prop.policy_file is not None:
         policy = load_policy(prop.policy_file, loaded.model)
+    _check_options(
+        engine, predicates is not None, all_starts=all_starts, stop_at_goal=stop_at_goal, slicing=slicing, length=length
+    )
     started = time.monotonic()
     budget = budget or Budget(timeout, memory)
     if engine == "ppa":
@@ -222,9 +225,24 @@ def verify(
     if isinstance(prop, SafetyProperty):
         given = prop.include_initial if include_initial is None else include_initial
         options["initial_state"] = "include" if given or prop.start is None else "exclude"
+        options["stop_at_goal"] = stop_at_goal
     if policy is not None:
         options["filter"] = policy.filter
     return Answer(result, loaded, prop, policy, time.monotonic() - started, options)
+
+
+def _check_options(
+    engine: str, predicates: bool, *, all_starts: bool, stop_at_goal: bool, slicing: bool, length: int | None
+) -> None:
+    """An option that the engine would not look at is refused: whoever gives it expects another answer."""
+    explicit = {"all_starts": all_starts, "stop_at_goal": stop_at_goal, "slicing=False": not slicing}
+    for name, given in explicit.items():
+        if given and engine not in ("auto", "explicit"):
+            raise InvalidInput(f"{name} is an option of the engine explicit, not of {engine}")
+    if predicates and engine != "ppa":
+        raise InvalidInput(f"predicates are for the engine ppa, not for {engine}")
+    if length is not None and engine != "bmc":
+        raise InvalidInput(f"a length is for the engine bmc, not for {engine}")
 
 
 def _ppa(

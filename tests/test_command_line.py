@@ -577,3 +577,32 @@ def test_jobs_limits_the_threads(files: Files, capsys: Capture) -> None:
     capsys.readouterr()
     assert run(files.verify("--jobs", "0")) == 2
     assert "--jobs" in capsys.readouterr().err
+
+
+def test_options_that_the_engine_does_not_know_are_refused(files: Files, tmp_path: Path, capsys: Capture) -> None:
+    files.write()
+    text = tmp_path / "predicates.txt"
+    text.write_text("x > 3\n", encoding="utf-8")
+    given = ["--predicates", str(text)]
+    for more, message in (
+        (["--engine", "ppa", *given, "--stop-at-goal"], "stop_at_goal is an option of the engine explicit, not of ppa"),
+        (["--engine", "ppa", *given, "--all-starts"], "all_starts is an option of the engine explicit, not of ppa"),
+        (["--engine", "bmc", "--no-slicing"], "slicing=False is an option of the engine explicit, not of bmc"),
+        (given, "predicates are for the engine ppa, not for auto"),
+        (["--length", "3"], "a length is for the engine bmc, not for auto"),
+    ):
+        assert message in refused(files.verify(*more), capsys)
+
+
+def test_that_episodes_end_at_goals_is_part_of_the_answer(tmp_path: Path, capsys: Capture) -> None:
+    builder = ModelBuilder("goalie")
+    x = builder.integer("x", 0, 9, initial=0)
+    builder.edge("go", update={x: x + 1})
+    builder.build(builder.safety("far", unsafe=x.equals(8), goal=x.equals(5))).save(tmp_path / "goalie.jani")
+    model = str(tmp_path / "goalie.jani")
+    assert run(["verify", model, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["options"]["stop_at_goal"] is False
+    assert run(["verify", model, "--stop-at-goal", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["options"]["stop_at_goal"] is True
+    assert run(["verify", model, "--stop-at-goal"]) == 0
+    assert "end in goal states" in capsys.readouterr().out

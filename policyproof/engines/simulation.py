@@ -9,7 +9,7 @@ variables are float64 here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput, ResourceExhausted
 
 REJECTIONS = 1000
+COUNTED = ("rollouts", "success", "failure", "stuck", "unfinished")
 TABULATED_OPERATORS = 1 << 20
 NO_GROUP = -1
 RUNNING, SUCCESS, FAILURE, STUCK = 0, 1, 2, 3
@@ -270,6 +271,17 @@ def simulate(
         taken_history.append(all_taken)
         history.append(words.copy())
     yield dataclasses.replace(_summary(simulator, outcome, steps, history, taken_history), stopped=stopped)
+
+
+def merged(parts: Sequence[Simulation]) -> Simulation:
+    """Several simulations as one; the example is that of the first with a failure."""
+    shown = next((part for part in parts if part.failure), parts[0])
+    return dataclasses.replace(
+        shown,
+        **{name: sum(getattr(part, name) for part in parts) for name in COUNTED},
+        steps=np.concatenate([part.steps for part in parts]),
+        stopped=parts[-1].stopped,
+    )
 
 
 def _advance(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from policyproof.engines.result import Progress
-from policyproof.engines.simulation import Simulation, Simulator, simulate
+from policyproof.engines.simulation import Simulation, Simulator, merged, simulate
 from policyproof.model.expressions import FALSE, disjunction, negation
 from policyproof.model.flat import FlatModel
 from policyproof.model.properties import Atom, Property, Quantified, SafetyProperty
 from policyproof.policy.policy import Policy
 from policyproof.report.terminal import console, format_number, format_value, live_progress
 from policyproof.run.budget import Budget
-from policyproof.run.errors import InvalidInput, ResourceExhausted
+from policyproof.run.errors import InvalidInput
+
+ROLLOUTS_AT_ONCE = 20_000
 
 
 def run_rollouts(
@@ -33,25 +37,37 @@ def run_rollouts(
 ) -> Simulation:
     """Simulate from the property's start states; what violates it counts as failure."""
     start, unsafe, goal = _conditions(flat, prop, include_initial)
+    simulator = Simulator(flat, policy)
+    done: list[Simulation] = []
     with live_progress() as progress:
-        for event in simulate(
-            Simulator(flat, policy),
-            start,
-            unsafe=unsafe,
-            goal=goal,
-            rollouts=rollouts,
-            maximal_steps=steps,
-            seed=seed,
-            budget=budget,
-        ):
-            if isinstance(event, Simulation):
-                return event
-            step, running = event
-            now = Progress("rolling out", {"step": step, "running": running})
-            progress(now)
-            if on_progress is not None:
-                on_progress(now)
-    raise ResourceExhausted("the simulation ended without a result")
+        boxes = simulator.start_boxes(start, budget)
+        # In batches, so that what is done is done when the work is stopped.
+        for number, first in enumerate(range(0, rollouts, ROLLOUTS_AT_ONCE)):
+            for event in simulate(
+                simulator,
+                start,
+                unsafe=unsafe,
+                goal=goal,
+                rollouts=min(ROLLOUTS_AT_ONCE, rollouts - first),
+                maximal_steps=steps,
+                seed=seed if number == 0 else int(np.random.SeedSequence([seed, number]).generate_state(1)[0]),
+                budget=budget,
+                boxes=boxes,
+            ):
+                if isinstance(event, Simulation):
+                    done.append(event)
+                    continue
+                step, running = event
+                now = Progress("rolling out", {"begun": first + running, "step": step, "running": running})
+                progress(now)
+                if on_progress is not None:
+                    on_progress(now)
+            if done[-1].stopped is not None:
+                break
+    if done[-1].stopped is None or len(done) == 1:
+        return merged(done)
+    # Of the batch that was stopped nothing counts: the rollouts that ended early are the short ones.
+    return dataclasses.replace(merged(done[:-1]), stopped=done[-1].stopped)
 
 
 def _conditions(flat: FlatModel, prop: Property, include_initial: bool | None) -> tuple[Any, Any, Any]:

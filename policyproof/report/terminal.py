@@ -76,6 +76,8 @@ def show_answer(answer: Answer, *, trace_file: str | None = None, replay_command
     table.add_row("model", Text(answer.model.model.name))
     table.add_row("property", Text(describe_property(answer.question)))
     table.add_row("policy", Text("none (all labels)" if answer.policy is None else Path(answer.policy.source).name))
+    if answer.options.get("stop_at_goal"):
+        table.add_row("episodes", Text("end in goal states"))
     arithmetic = "exact real arithmetic" if result.arithmetic == "real" else "within the solver's tolerance"
     table.add_row("engine", Text(f"{result.engine}, {arithmetic}, {answer.seconds:.2f} s"))
     for name, value in _chosen(result.statistics).items():

@@ -133,7 +133,10 @@ def _model_rows(
 
 def _count(number: int) -> str:
     """Numbers that nobody can read are rounded."""
-    return f"{number:,}" if number < 10**12 else f"{float(number):.3g}"
+    if number < 10**12:
+        return f"{number:,}"
+    power = int(math.log10(number))
+    return f"{number // 10 ** (power - 2) / 100:.2f}e+{power}"
 
 
 def _property_rows(model: LoadedModel, name: str) -> Iterable[tuple[str, str]]:

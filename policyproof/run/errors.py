@@ -84,3 +84,9 @@ class ResourceExhausted(PolicyProofError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class Interrupted(ResourceExhausted):
+    """The work was ended from outside before it could report."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from policyproof.run.budget import Budget
-from policyproof.run.errors import ResourceExhausted
+from policyproof.run.errors import Interrupted, ResourceExhausted
 
 GRACE = 0.5
 """How long an engine may take to report when its time is over, in seconds."""
@@ -77,7 +77,8 @@ def stopping(budget: Budget) -> Iterator[Callable[[], None]]:
         finally:
             inside = False
     except Stopped as stopped:
-        raise ResourceExhausted(str(stopped) + ("" if engine_has_begun else " before an engine had begun")) from None
+        kind = Interrupted if budget.cancelled.is_set() else ResourceExhausted
+        raise kind(str(stopped) + ("" if engine_has_begun else " before an engine had begun")) from None
     finally:
         if clock:
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -41,6 +41,10 @@ STEP_COST_WEIGHT = Fraction(1, 100)
 """What a unit of cost takes from the reward: little, beside a goal that is worth one."""
 
 
+MOST_BLOCKS = 60
+"""Labels and guards grow with the square of the number of blocks."""
+
+
 def blocksworld(
     *,
     blocks: int = 4,
@@ -51,8 +55,9 @@ def blocksworld(
 ) -> LoadedModel:
     """The model with its property `table-not-full`; `table_limit`: all blocks but one, if not given."""
     limit = blocks - 1 if table_limit is None else table_limit
-    if blocks < 2 or not 1 <= limit <= blocks:
-        raise InvalidInput(f"{blocks} blocks and a limit of {limit}: at least 2, and a limit from 1 to their number")
+    if not 2 <= blocks <= MOST_BLOCKS or not 1 <= limit <= blocks:
+        allowed = f"2 to {MOST_BLOCKS}, and a limit from 1 to their number"
+        raise InvalidInput(f"{blocks} blocks and a limit of {limit} (allowed: {allowed})")
     if cost_bound < 0 or not 0 <= failing_probability < 1:
         raise InvalidInput("a bound on costs is at least 0, and a probability of failing is from 0 to below 1")
     return _Blocksworld(blocks, limit, cost_bound, failing_probability, stop_at_bound).build()
