@@ -489,9 +489,9 @@ def nestings(depth: int) -> list[str]:
 @pytest.mark.parametrize("number", range(len(nestings(1))))
 @pytest.mark.parametrize("depth", [MAXIMAL_DEPTH, 10 * MAXIMAL_DEPTH, 20_000])
 def test_a_text_that_nests_too_deep_is_refused_quickly(number: int, depth: int) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert "deep" in refused(nestings(depth)[number])
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("number", range(len(nestings(1))))
@@ -517,9 +517,9 @@ def test_texts_may_nest_as_deep_as_the_limit_says_even_under_many_callers(number
     ],
 )
 def test_long_texts_without_nesting_are_read(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert read(text).kind == "bool"
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(
@@ -541,9 +541,9 @@ def test_long_texts_without_nesting_are_read(text: str) -> None:
     ],
 )
 def test_a_long_senseless_text_is_refused_quickly_with_a_short_message(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     message = refused(text)
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
     assert len(message) < 1000
 
 
@@ -718,9 +718,9 @@ def test_a_text_that_grows_beyond_the_limit_is_cut() -> None:
     expression = X
     for _ in range(200):
         expression = expression + expression * Y
-    started = time.monotonic()
+    started = time.process_time()
     text = format_expression(expression, 100)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     assert len(text) == 101
     assert text.endswith("…")
 
@@ -736,7 +736,7 @@ def test_accesses_to_unnamed_arrays_inside_each_other_are_written_quickly_and_wi
     expression = X
     for _ in range(2000):
         expression = apply("aa", expression, *[expression + constant(i) for i in range(9)])
-    started = time.monotonic()
+    started = time.process_time()
     text = format_expression(expression)
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
     assert text.endswith("…")

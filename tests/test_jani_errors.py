@@ -477,9 +477,9 @@ def test_a_value_outside_its_domain_is_refused(tmp_path: Path, place: list[Step]
 def test_a_constant_given_from_outside_must_be_known_and_fit(
     tmp_path: Path, given: dict[str, Any], message: str
 ) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert message in refused(tmp_path, small(), **given)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_a_given_constant_outside_its_bounded_domain_is_refused(tmp_path: Path) -> None:
