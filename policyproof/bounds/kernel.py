@@ -19,11 +19,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from policyproof.bounds.chain import CLIP, IDENTITY, LEAKY, TANH
 from policyproof.bounds.lines import BISECTIONS, CLOSE, LEAST_SLOPE, TINY
 from policyproof.bounds.margins import FLOOR, SLACK, TANH_MARGIN
+from policyproof.run.machine_code import njit
 
 # Columns of the table of stages.
 SIZE, INPUTS, WEIGHTS, FIRST, FUNCTION = 0, 1, 2, 3, 4

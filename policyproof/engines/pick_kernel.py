@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from policyproof.run.machine_code import njit
 
 GROUP, OPERATOR, SUCCESSOR = 1, 2, 3
 

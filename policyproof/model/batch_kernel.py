@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from policyproof.model.tape import INTEGER_LIMIT, Op, Tape
+from policyproof.run.machine_code import njit
 from policyproof.run.threads import over_ranges
 
 BLOCK = 128

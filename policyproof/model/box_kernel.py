@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from policyproof.model.batch_kernel import (
@@ -74,6 +73,7 @@ from policyproof.model.batch_kernel import (
     real_function,
 )  # fmt: skip
 from policyproof.model.tape import INTEGER_LIMIT, Tape
+from policyproof.run.machine_code import njit
 from policyproof.run.threads import over_ranges
 
 INFINITE = INTEGER_LIMIT

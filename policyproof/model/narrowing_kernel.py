@@ -9,9 +9,9 @@ Invariant: no state of the box at which the condition holds is ever lost.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from policyproof.model.box_kernel import backward, forward
+from policyproof.run.machine_code import njit
 
 MAXIMAL_ROUNDS = 8
 FALSE, TRUE, UNDECIDED = 0, 1, -1

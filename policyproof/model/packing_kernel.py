@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit
+from policyproof.run.machine_code import njit
 
 
 @njit(cache=True, nogil=True)

@@ -14,10 +14,10 @@ its share of time is used) and go on.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from policyproof.model.box_kernel import forward
 from policyproof.model.narrowing_kernel import FALSE, TRUE, UNDECIDED, narrow_box
+from policyproof.run.machine_code import njit
 
 # Entries of `control`.
 DEPTH, FOUND, VISITED = 0, 1, 2

@@ -12,9 +12,9 @@ successors always stand together, in order.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from policyproof.model.batch_kernel import BLOCK, prepare, run_block
+from policyproof.run.machine_code import njit
 
 # Columns of `steps`, `participants`, `branches` and `writes`.
 STEP_LABEL, STEP_OFFSET, STEP_FIRST, STEP_LAST = 0, 1, 2, 3
