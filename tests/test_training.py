@@ -16,6 +16,7 @@ import pytest
 
 from policyproof.api import verify
 from policyproof.cli import run
+from policyproof.engines.result import drive
 from policyproof.model.building import ModelBuilder
 from policyproof.model.flat import flatten
 from policyproof.model.grammar import parse_expression
@@ -23,7 +24,7 @@ from policyproof.model.source import LoadedModel, load_model
 from policyproof.policy.load import fingerprint, load_policy
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
-from policyproof.training.deep_q import Settings, Trained, _Window, finish, train
+from policyproof.training.deep_q import Settings, Trained, _Window, train
 from policyproof.training.distil import UNREACHABLE, Effort, distil, lesson_of
 from policyproof.training.environments import Environments, Happened, Rewards, choose_inputs
 from policyproof.training.gym_environment import to_gym
@@ -58,7 +59,7 @@ def grid(size: int = 5) -> LoadedModel:
 def trained() -> Trained:
     model = grid()
     flat = flatten(model.model)
-    return finish(train(flat, model.property(), reads=("x", "y"), settings=TINY))
+    return drive(train(flat, model.property(), reads=("x", "y"), settings=TINY))
 
 
 # The network
@@ -365,7 +366,7 @@ def test_training_again_gives_the_same_numbers(trained: Trained) -> None:
 
     def weights(seed: int) -> list[bytes]:
         settings = dataclasses.replace(TINY, updates=60, seed=seed)
-        network = finish(train(flat, model.property(), reads=("x", "y"), settings=settings)).network
+        network = drive(train(flat, model.property(), reads=("x", "y"), settings=settings)).network
         return [layer.weights.tobytes() for layer in network.layers if hasattr(layer, "weights")]
 
     assert weights(5) == weights(5)
@@ -377,7 +378,7 @@ def test_variants_learn_too(variant: dict[str, Any]) -> None:
     model = grid()
     flat = flatten(model.model)
     settings = dataclasses.replace(TINY, **variant)
-    result = finish(train(flat, model.property(), reads=("x", "y"), settings=settings))
+    result = drive(train(flat, model.property(), reads=("x", "y"), settings=settings))
     policy = policy_of(flat, result.inputs, result.network, filter=settings.filter)
     measured = roll_out(flat, model.property(), policy, rollouts=500, maximal_steps=30, seed=9)
     assert measured.rates.success >= 0.9
@@ -386,7 +387,7 @@ def test_variants_learn_too(variant: dict[str, Any]) -> None:
 def test_training_stops_when_it_is_told_to() -> None:
     model = grid()
     flat = flatten(model.model)
-    result = finish(train(flat, model.property(), reads=("x", "y"), settings=TINY, budget=Budget(0.0)))
+    result = drive(train(flat, model.property(), reads=("x", "y"), settings=TINY, budget=Budget(0.0)))
     assert result.stopped is not None
     assert [point.updates for point in result.curve] == [1]
 

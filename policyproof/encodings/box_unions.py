@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-from policyproof.model.expressions import Expression
+from policyproof.model.expressions import Expression, operands
 
 Ends = tuple[Fraction | None, Fraction | None]
 _MIRRORED = {"=": "=", "<": ">", "≤": "≥", ">": "<", "≥": "≤"}
@@ -35,18 +35,6 @@ def boxes_of(condition: Expression) -> list[Mapping[str, Ends]] | None:
             box[name] = _intersection(box.get(name, (None, None)), ends)
         if not any(low is not None and high is not None and low > high for low, high in box.values()):
             found.append(box)
-    return found
-
-
-def operands(condition: Expression, operator: str) -> list[Expression]:
-    """What a connective joins, through all its nested uses, from left to right."""
-    found, stack = [], [condition]
-    while stack:
-        part = stack.pop()
-        if part.operator == operator:
-            stack.extend(reversed(part.arguments))
-        else:
-            found.append(part)
     return found
 
 

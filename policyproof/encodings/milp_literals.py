@@ -14,12 +14,11 @@ truth values; every state extends to literals.
 
 from __future__ import annotations
 
-from policyproof.encodings.box_unions import operands
 from policyproof.encodings.linear import Clauses, NotLinear
 from policyproof.encodings.piecewise import ProgramBuilder, Row
 from policyproof.encodings.question import Column, Question
 from policyproof.model.definedness import definedness
-from policyproof.model.expressions import TRUE, Expression, apply, negation, rebuild, variable
+from policyproof.model.expressions import TRUE, Expression, apply, negation, operands, rebuild, variable
 
 FEW = 6
 """Conditions with at most so many alternatives do without literals."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from policyproof.evidence.trace import Trace
 
+T = TypeVar("T")
 Verdict = Literal["holds", "violated", "unknown", "bounded"]
 Arithmetic = Literal["real", "solver-tolerance"]
 
@@ -51,13 +52,13 @@ Run = Generator[Progress, None, Result]
 """An engine at work: it yields progress, stops when its budget says so, and returns a result."""
 
 
-def drive(run: Run, on_progress: Callable[[Progress], object] | None = None) -> Result:
-    """Run an engine to its end."""
+def drive(run: Generator[Progress, None, T], on_progress: Callable[[Progress], object] | None = None) -> T:
+    """Run an engine, or anything else that yields progress, to its end."""
     while True:
         try:
             progress = next(run)
         except StopIteration as end:
-            result: Result = end.value
+            result: T = end.value
             return result
         if on_progress is not None:
             on_progress(progress)

@@ -401,6 +401,18 @@ def negation(part: Expression) -> Expression:
     return apply("¬", part)
 
 
+def operands(condition: Expression, operator: str) -> list[Expression]:
+    """What an operator joins, through all its nested uses, from left to right."""
+    found, stack = [], [condition]
+    while stack:
+        part = stack.pop()
+        if part.operator == operator:
+            stack.extend(reversed(part.arguments))
+        else:
+            found.append(part)
+    return found
+
+
 def nodes(roots: Iterable[Expression]) -> list[Expression]:
     """All nodes below the roots, each once, arguments before the nodes that use them."""
     seen: dict[int, Expression] = {}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from policyproof.model.automata import Variable
 from policyproof.model.definedness import definedness
-from policyproof.model.expressions import Expression, conjunction
+from policyproof.model.expressions import Expression, conjunction, operands
 from policyproof.model.flat import FlatModel
 from policyproof.model.ranges import specialise
 from policyproof.model.tape import INTEGER_LIMIT, Compiler, Tape, arity, bits, float_above, float_below
@@ -84,8 +84,8 @@ def real_cases(condition: Expression) -> list[Expression]:
     Halving never separates points among the reals, so that each needs a box of its own.
     """
     cases: list[list[Expression]] = [[]]
-    for part in _operands(condition, "∧"):
-        values = _operands(part, "∨")
+    for part in operands(condition, "∧"):
+        values = operands(part, "∨")
         points = {point for value in values if (point := _point(value)) is not None}
         separate = len(points) == len(values) > 1 and len({name for name, _ in points}) == 1
         if separate and len(cases) * len(values) <= MAXIMAL_CASES:
@@ -93,18 +93,6 @@ def real_cases(condition: Expression) -> list[Expression]:
         else:
             cases = [[*case, part] for case in cases]
     return [conjunction(case) for case in cases] if len(cases) > 1 else [condition]
-
-
-def _operands(condition: Expression, operator: str) -> list[Expression]:
-    """What an operator joins, through all its nested uses, from left to right."""
-    found, stack = [], [condition]
-    while stack:
-        part = stack.pop()
-        if part.operator == operator:
-            stack.extend(reversed(part.arguments))
-        else:
-            found.append(part)
-    return found
 
 
 def _point(part: Expression) -> tuple[str, Fraction] | None:

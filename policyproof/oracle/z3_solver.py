@@ -50,7 +50,7 @@ def solve_with_z3(question: Question, relaxed: bool, seed: int) -> Solution:
                 if model is None:
                     reason = f"the solutions that Z3 found have no float64 value of {column.name}"
                     return Solution("unknown", reason=reason)
-        return Solution("sat", tuple(_value(z3, model, encoding.variables[c.name]) for c in question.columns))
+        return Solution("sat", tuple(value_in(z3, model, encoding.variables[c.name]) for c in question.columns))
     except z3.Z3Exception as error:
         raise BackendFailure("Z3", str(error)) from None
 
@@ -78,7 +78,8 @@ def _exactly(z3: Any, value: float) -> Any:
     return z3.RealVal(f"{numerator}/{denominator}")
 
 
-def _value(z3: Any, model: Any, variable: Any) -> Value:
+def value_in(z3: Any, model: Any, variable: Any) -> Value:
+    """What a variable is in a model, a number without end cut off."""
     value = model.eval(variable, model_completion=True)
     if z3.is_bool(value):
         return bool(z3.is_true(value))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from policyproof.engines.result import Progress
+from policyproof.engines.result import Progress, drive
 from policyproof.model.expressions import Expression
 from policyproof.model.flat import flatten
 from policyproof.model.grammar import parse_expression
@@ -21,7 +21,7 @@ from policyproof.report.terminal import console, format_number, live_progress
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
 from policyproof.training.card import Made, plain_settings, write_curve, write_policy
-from policyproof.training.deep_q import Settings, finish, train
+from policyproof.training.deep_q import Settings, train
 from policyproof.training.environments import Rewards, choose_inputs
 from policyproof.zoo import registry
 
@@ -67,7 +67,7 @@ def run_training(
             if on_progress is not None:
                 on_progress(now)
 
-        trained = finish(training, show)
+        trained = drive(training, show)
         progress(Progress("measuring the policy", {"rollouts": wish.rollouts}))
         settings = {**plain_settings(wish.settings), "shaping": wish.shaping, "progress": wish.progress}
         made = Made(

@@ -20,7 +20,7 @@ Invariant: with equal arguments the result is the same, number for number (budge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,18 +143,6 @@ def train(
             break
     assert best is not None
     return Trained(best[1], reads, tuple(curve), stopped)
-
-
-def finish(training: Training, on_progress: Callable[[Progress], object] | None = None) -> Trained:
-    """Train to the end."""
-    while True:
-        try:
-            progress = next(training)
-        except StopIteration as end:
-            trained: Trained = end.value
-            return trained
-        if on_progress is not None:
-            on_progress(progress)
 
 
 class _Learner:

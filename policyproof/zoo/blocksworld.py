@@ -31,10 +31,11 @@ import dataclasses
 import math
 from fractions import Fraction
 
-from policyproof.model.building import ModelBuilder, UpdateMap, outcome
+from policyproof.model.building import ModelBuilder, UpdateMap
 from policyproof.model.expressions import Expression, apply, conjunction, constant, disjunction
 from policyproof.model.source import LoadedModel
 from policyproof.run.errors import InvalidInput
+from policyproof.zoo.failing_moves import FailingMoves
 
 IN_HAND, ON_TABLE = 0, 1
 STEP_COST_WEIGHT = Fraction(1, 100)
@@ -81,7 +82,7 @@ def _lists(count: int) -> int:
 class _Blocksworld:
     def __init__(self, blocks: int, limit: int, cost_bound: int, failing: Fraction, stop_at_bound: bool) -> None:
         self.blocks = range(1, blocks + 1)
-        self.limit, self.cost_bound, self.failing, self.stop_at_bound = limit, cost_bound, failing, stop_at_bound
+        self.limit = limit
         self.builder = builder = ModelBuilder(f"blocksworld-{blocks}")
         # The model's own initial state is one of the start states: the tower that is to be turned round.
         self.hand_empty = builder.integer("hand_empty", 0, 1, initial=1)
@@ -101,6 +102,7 @@ class _Blocksworld:
         if cost_bound > 0:
             self.cost = {block: builder.integer(f"cost_{block}", 0, cost_bound, initial=0) for block in self.blocks}
             self.step_cost = builder.integer("step_cost", 0, cost_bound, initial=0)
+        self.moves = FailingMoves(builder, failing, cost_bound, stop_at_bound, self.step_cost)
 
     def build(self) -> LoadedModel:
         for block in self.blocks:
@@ -137,22 +139,7 @@ class _Blocksworld:
 
     def _move(self, label: str, moved: int, guard: list[Expression], update: UpdateMap) -> None:
         """A move of one block, which may fail."""
-        if self.step_cost is None:
-            outcomes = [(update, 1 - self.failing), ({}, self.failing)]
-            self._edge(label, guard, outcomes)
-            return
-        cost = self.cost[moved]
-        moves: UpdateMap = {**update, self.step_cost: cost}
-        fails: UpdateMap = {cost: cost + 1, self.step_cost: cost}
-        self._edge(label, [*guard, cost < self.cost_bound], [(moves, 1 - self.failing), (fails, self.failing)])
-        if not self.stop_at_bound:
-            self._edge(label, [*guard, cost.equals(self.cost_bound)], [(moves, Fraction(1))])
-
-    def _edge(self, label: str, guard: list[Expression], outcomes: list[tuple[UpdateMap, Fraction]]) -> None:
-        possible = [outcome(update, probability=chance) for update, chance in outcomes if chance > 0]
-        if len(possible) == 1:
-            possible = [outcome(possible[0].update)]
-        self.builder.edge(label, guard=conjunction(guard), outcomes=possible)
+        self.moves.add(label, guard, update, self.cost.get(moved))
 
     def _start(self) -> Expression:
         """Every block on the table or on one with a greater number, and everything else as that makes it."""

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from policyproof.engines.result import Progress
+from policyproof.engines.result import Progress, drive
 from policyproof.engines.simulation import Simulator
 from policyproof.model.flat import flatten
 from policyproof.model.grammar import parse_expression
@@ -34,7 +34,7 @@ from policyproof.model.source import LoadedModel
 from policyproof.run.budget import Budget
 from policyproof.run.errors import InvalidInput
 from policyproof.training.card import ROLLOUT_SEED, Made, plain_settings, write_policy
-from policyproof.training.deep_q import Settings, finish, train
+from policyproof.training.deep_q import Settings, train
 from policyproof.training.distil import Effort, distil, lesson_of
 from policyproof.training.environments import Rewards, choose_inputs, start_condition
 from policyproof.training.rollouts import policy_of, roll_out
@@ -218,7 +218,7 @@ def make(recipe: Recipe, folder: Path, on_progress: Callable[[Progress], object]
         texts = (recipe.shaping, recipe.progress)
         potential, progress = (None if text is None else parse_expression(text, model.model) for text in texts)
         training = train(flat, prop, reads=reads, settings=settings, potential=potential, progress=progress)
-        trained = finish(training, on_progress)
+        trained = drive(training, on_progress)
         made = Made(
             trained.network, reads, "deep q-learning", command, settings.seed, settings_on_card(recipe), trained.curve
         )

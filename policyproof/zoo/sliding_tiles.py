@@ -30,10 +30,11 @@ import itertools
 import math
 from fractions import Fraction
 
-from policyproof.model.building import ModelBuilder, UpdateMap, outcome
+from policyproof.model.building import ModelBuilder, UpdateMap
 from policyproof.model.expressions import Expression, apply, conjunction, constant
 from policyproof.model.source import LoadedModel
 from policyproof.run.errors import InvalidInput
+from policyproof.zoo.failing_moves import FailingMoves
 
 STEP_COST_WEIGHT = Fraction(1, 100)
 """What a unit of cost takes from the reward: little, beside a goal that is worth one."""
@@ -85,7 +86,6 @@ class _SlidingTiles:
         self, width: int, height: int, gap: int, cost_bound: int, failing: Fraction, stop_at_bound: bool
     ) -> None:
         self.width, self.height = width, height
-        self.cost_bound, self.failing, self.stop_at_bound = cost_bound, failing, stop_at_bound
         self.tiles = range(1, width * height)
         last = width * height - 1
         self.builder = builder = ModelBuilder(f"{last}-puzzle")
@@ -99,6 +99,7 @@ class _SlidingTiles:
         if cost_bound > 0:
             self.cost = {tile: builder.integer(f"cost_{tile}", 0, cost_bound, initial=0) for tile in self.tiles}
             self.step_cost = builder.integer("step_cost", 0, cost_bound, initial=0)
+        self.moves = FailingMoves(builder, failing, cost_bound, stop_at_bound, self.step_cost)
 
     def build(self, parts: tuple[int, ...], tile: int, position: int, solvable: bool) -> LoadedModel:
         width, height = self.width, self.height
@@ -127,21 +128,7 @@ class _SlidingTiles:
         inner = [empty.differs(end) for end in border if 0 <= end + offset < self.width * self.height]
         guard = [tile.equals(empty + offset), *inner]
         slides: UpdateMap = {tile: tile - offset, empty: empty + offset}
-        if self.step_cost is None:
-            self._edge(label, guard, [(slides, 1 - self.failing), ({}, self.failing)])
-            return
-        cost = self.cost[number]
-        moves: UpdateMap = {**slides, self.step_cost: cost}
-        fails: UpdateMap = {cost: cost + 1, self.step_cost: cost}
-        self._edge(label, [*guard, cost < self.cost_bound], [(moves, 1 - self.failing), (fails, self.failing)])
-        if not self.stop_at_bound:
-            self._edge(label, [*guard, cost.equals(self.cost_bound)], [(moves, Fraction(1))])
-
-    def _edge(self, label: str, guard: list[Expression], outcomes: list[tuple[UpdateMap, Fraction]]) -> None:
-        possible = [outcome(update, probability=chance) for update, chance in outcomes if chance > 0]
-        if len(possible) == 1:
-            possible = [outcome(possible[0].update)]
-        self.builder.edge(label, guard=conjunction(guard), outcomes=possible)
+        self.moves.add(label, guard, slides, self.cost.get(number))
 
     def _start(self, parts: tuple[int, ...], solvable: bool) -> Expression:
         """An arrangement in which every part is in order."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from policyproof.encodings.paths import Requirement, Stage
+from policyproof.oracle.z3_solver import value_in
 from policyproof.run.errors import BackendFailure
 
 _sessions: list[_Session] = []
@@ -60,21 +61,10 @@ def check_length(stages: tuple[Stage, ...], target: tuple[Requirement, ...]) -> 
         if result != z3.sat:
             return PathSolution("unknown", {}, reason=f"Z3: {solver.reason_unknown()}")
         model = solver.model()
-        values = {name: _value(z3, model, variable) for name, variable in paths.encoding.variables.items()}
+        values = {name: value_in(z3, model, variable) for name, variable in paths.encoding.variables.items()}
         options = []
         for selected in paths.selected:
             options.append(next(o for o, term in selected.items() if z3.is_true(model.eval(term, True))))
         return PathSolution("sat", values, tuple(options))
     except z3.Z3Exception as error:
         raise BackendFailure("Z3", str(error)) from None
-
-
-def _value(z3: Any, model: Any, variable: Any) -> Any:
-    value = model.eval(variable, model_completion=True)
-    if z3.is_bool(value):
-        return bool(z3.is_true(value))
-    if z3.is_int_value(value):
-        return int(value.as_long())
-    if z3.is_algebraic_value(value):
-        value = value.approx(40)
-    return value.as_fraction()
