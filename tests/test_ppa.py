@@ -7,19 +7,25 @@ import math
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from policyproof.cli import run
+from policyproof.engines.ppa.concretization import Concretization
 from policyproof.engines.ppa.predicates import make_predicates
+from policyproof.engines.ppa.regions import Areas
 from policyproof.engines.ppa.search import PpaSearch, abstract
 from policyproof.engines.question import safety_question
 from policyproof.engines.result import drive
 from policyproof.model.building import ModelBuilder, between
 from policyproof.model.flat import flatten
 from policyproof.model.source import load_model
+from policyproof.oracle.native import NativeOracle
+from policyproof.oracle.protocol import IMPOSSIBLE
 from policyproof.policy.load import load_policy
 from policyproof.policy.network import Affine, Network
 from policyproof.policy.policy import Policy
@@ -215,3 +221,39 @@ def test_what_is_wrong_with_predicates_is_said(tmp_path: Path, capsys: pytest.Ca
     assert "no such file" in capsys.readouterr().err
     assert run(["verify", model, "--engine", "ppa"]) == 2
     assert "needs predicates" in capsys.readouterr().err
+
+
+# Bugs that are planted are seen
+
+
+def _pending_areas_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What boxes do not settle is taken for nothing: transitions are lost."""
+
+    def wrong(self: Concretization, areas: Areas, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
+        return ~areas.has_pending, np.zeros(len(areas), dtype=np.bool_)
+
+    monkeypatch.setattr(Concretization, "exists", wrong)
+
+
+def _the_last_label_is_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selection and transition tests refuse a label that the policy may choose."""
+    original = NativeOracle.ask
+
+    def wrong(self: NativeOracle, *arguments: Any, **options: Any) -> Any:
+        answers = original(self, *arguments, **options)
+        answers.status[:, -1] = IMPOSSIBLE
+        return answers
+
+    monkeypatch.setattr(NativeOracle, "ask", wrong)
+
+
+@pytest.mark.parametrize("plant", [_pending_areas_are_empty, _the_last_label_is_never_chosen])
+def test_a_planted_bug_is_seen(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(60):
+        try:
+            check(random_system(seed), Counter())
+        except AssertionError:
+            print(f"\nseen at seed {seed}")
+            return
+    pytest.fail("no system showed the bug")
